@@ -1,0 +1,51 @@
+//! What dispatch tells consume queues and index about one record of the log.
+
+use crate::offset::{PhysicalOffset, QueueOffset};
+
+/// One record of the commit log as consume queues, index and held pulls need it. Borrowed from the log's bytes: nothing
+/// here outlives the dispatch of the record.
+#[derive(Clone, Copy, Debug)]
+pub struct DispatchRecord<'a> {
+    /// Topic as stored (of a delayed message the schedule topic).
+    pub topic: &'a str,
+    /// Queue as stored.
+    pub queue_id: i32,
+    /// First byte of the record.
+    pub physical_offset: PhysicalOffset,
+    /// Whole length of the record.
+    pub size: i32,
+    /// Tag hash, or the delivery time in ms of a delayed message (store spec 4.2).
+    pub tags_code: i64,
+    /// When the broker stored it, ms.
+    pub store_timestamp: i64,
+    /// Number of its consume-queue entry; 0 for prepared and rollback records, which get none.
+    pub queue_offset: QueueOffset,
+    /// Value of `KEYS`: index keys between single blanks; empty if there is none.
+    pub keys: &'a str,
+    /// Value of `UNIQ_KEY`.
+    pub uniq_key: Option<&'a str>,
+    /// `sysFlag`; its transaction bits decide about queue and index entries.
+    pub sys_flag: i32,
+    /// Physical offset of the half message this record commits or rolls back, else 0.
+    pub prepared_transaction_offset: i64,
+    /// Properties text as stored.
+    pub properties: &'a [u8],
+    /// The body or the property text is known to be damaged: the record keeps its place in the queue (a filler entry)
+    /// so that later offsets stay what they were, but is never served and never indexed. `tags_code`, `keys`,
+    /// `uniq_key` and `properties` are empty.
+    pub damaged: bool,
+}
+
+impl DispatchRecord<'_> {
+    /// First byte after the record.
+    #[must_use]
+    pub fn end(&self) -> PhysicalOffset {
+        self.physical_offset.plus(i64::from(self.size))
+    }
+
+    /// Whether the record has an entry in its consume queue: all but prepared and rolled-back ones do.
+    #[must_use]
+    pub fn is_consumable(&self) -> bool {
+        matches!(self.sys_flag & 0xC, 0x0 | 0x8)
+    }
+}
