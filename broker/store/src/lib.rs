@@ -15,12 +15,15 @@
 //!
 //! Not here: the wire, topics' permissions, delay and transaction services (the broker crate).
 
+#![deny(unsafe_code)]
+
 pub mod config;
 pub mod dispatch_record;
 pub mod error;
 pub mod io;
 pub mod offset;
 pub mod recovery;
+pub mod region;
 
 pub use config::{FlushDiskType, StoreConfig, StoreRole};
 pub use dispatch_record::DispatchRecord;

@@ -1,14 +1,22 @@
-//! The disk as the store sees it: files, folders, and mapped regions. Two of them exist: `RealDisk`, and
-//! `SimulatedDisk`, whose power can be cut so that the real append and recovery code is tested against it.
+//! The disk as the store sees it: files, folders, and mapped regions. Two of them exist: [`RealDisk`], and
+//! [`SimulatedDisk`], whose power can be cut so that the real append and recovery code is tested against it.
 //!
 //! What a disk promises: bytes written are kept once [`DiskFile::sync_data`] returned, and only then; a file's name is
 //! kept once [`Disk::sync_folder`] returned. Between the two anything may happen to the 512-byte sectors written.
+
+mod real;
+mod simulated;
 
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
+
+pub use real::RealDisk;
+pub use simulated::{Operation, SimulatedDisk};
+
+use crate::region::Region;
 
 /// One entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -120,6 +128,12 @@ pub trait DiskFile: Debug + Send + Sync {
     /// The system's.
     fn allocate(&self, offset: u64, len: u64) -> io::Result<()>;
 
+    /// Makes a range read as zeros, keeping its blocks reserved and the length.
+    ///
+    /// # Errors
+    /// The system's.
+    fn zero(&self, offset: u64, len: u64) -> io::Result<()>;
+
     /// Reads at most `buffer.len()` bytes; fewer only at the end of the file.
     ///
     /// # Errors
@@ -149,4 +163,10 @@ pub trait DiskFile: Debug + Send + Sync {
     /// # Errors
     /// The system's.
     fn modified(&self) -> io::Result<SystemTime>;
+
+    /// The whole file as memory, of which the first `published` bytes are final. A file is mapped at most once at a time.
+    ///
+    /// # Errors
+    /// The system's.
+    fn map(&self, published: usize) -> io::Result<Arc<Region>>;
 }
