@@ -1,0 +1,264 @@
+//! Writers of both header encodings. JSON is what the Java peer would write: members in alphabetical order, every ext
+//! value a string; `serializeTypeCurrentRPC`, which nobody reads, is left out.
+
+use bytes::{BufMut, BytesMut};
+
+use super::{FLAG_RESPONSE, SerializeType};
+use crate::code::response::SYSTEM_ERROR;
+use crate::ext_fields::ExtFields;
+use crate::frame::{MAX_HEADER_LEN, PREFIX_LEN};
+use crate::header::{FieldSink, Header, NoHeader};
+use crate::language::Language;
+
+/// All of a header but its fields.
+pub(super) struct Head<'a> {
+    pub(super) serialize: SerializeType,
+    pub(super) code: i32,
+    pub(super) language: Language,
+    pub(super) version: i32,
+    pub(super) opaque: i32,
+    pub(super) flag: i32,
+    pub(super) remark: Option<&'a str>,
+    pub(super) body_len: usize,
+}
+
+pub(super) fn head_with_header<'h>(
+    out: &mut BytesMut,
+    head: &Head<'_>,
+    header: Option<&impl Header<'h>>,
+) {
+    let start = out.len();
+    out.put_bytes(0, PREFIX_LEN);
+    let fits = match head.serialize {
+        SerializeType::Json => {
+            json_before_fields(out, head);
+            if let Some(header) = header {
+                let mut sink = JsonSink { out, members: 0 };
+                header.write(&mut sink);
+                sink.close();
+            }
+            json_behind_fields(out, head)
+        }
+        SerializeType::Rocketmq => {
+            let mut sink = BinarySink::open(out, head);
+            if let Some(header) = header {
+                header.write(&mut sink);
+            }
+            sink.close()
+        }
+    };
+    finish(out, start, head, fits);
+}
+
+pub(super) fn head_with_ext(out: &mut BytesMut, head: &Head<'_>, ext: &ExtFields) {
+    let start = out.len();
+    out.put_bytes(0, PREFIX_LEN);
+    let fits = match head.serialize {
+        SerializeType::Json => {
+            json_before_fields(out, head);
+            if ext.is_present() {
+                let mut sink = JsonSink { out, members: 0 };
+                sink.open();
+                ext.iter().for_each(|(key, value)| sink.put(key, value));
+                sink.close();
+            }
+            json_behind_fields(out, head)
+        }
+        SerializeType::Rocketmq => {
+            let mut sink = BinarySink::open(out, head);
+            ext.iter().for_each(|(key, value)| sink.put(key, value));
+            sink.close()
+        }
+    };
+    finish(out, start, head, fits);
+}
+
+/// Writes length word and header word, or, for a header that cannot be sent, a small one that says so.
+fn finish(out: &mut BytesMut, start: usize, head: &Head<'_>, fits: bool) {
+    let header_len = out.len() - start - PREFIX_LEN;
+    if !fits || header_len > MAX_HEADER_LEN {
+        out.truncate(start);
+        let code = if head.flag & FLAG_RESPONSE != 0 {
+            SYSTEM_ERROR
+        } else {
+            head.code
+        };
+        let remark = format!(
+            "a header of {header_len} bytes for code {} cannot be sent",
+            head.code
+        );
+        return head_with_header(
+            out,
+            &Head {
+                code,
+                remark: Some(&remark),
+                ..*head
+            },
+            None::<&NoHeader>,
+        );
+    }
+    let length = 4 + header_len + head.body_len;
+    let length = u32::try_from(length).unwrap_or(u32::MAX);
+    let word = head.serialize.header_word(header_len as u32);
+    out[start..start + 4].copy_from_slice(&length.to_be_bytes());
+    out[start + 4..start + PREFIX_LEN].copy_from_slice(&word.to_be_bytes());
+}
+
+fn json_before_fields(out: &mut BytesMut, head: &Head<'_>) {
+    out.put_slice(b"{\"code\":");
+    put_int(out, head.code);
+}
+
+/// Always fits: JSON carries every number and text.
+fn json_behind_fields(out: &mut BytesMut, head: &Head<'_>) -> bool {
+    out.put_slice(b",\"flag\":");
+    put_int(out, head.flag);
+    out.put_slice(b",\"language\":\"");
+    // Peers want a string, Go insists on one.
+    out.put_slice(head.language.name().unwrap_or("OTHER").as_bytes());
+    out.put_slice(b"\",\"opaque\":");
+    put_int(out, head.opaque);
+    if let Some(remark) = head.remark {
+        out.put_slice(b",\"remark\":\"");
+        put_escaped(out, remark);
+        out.put_slice(b"\"");
+    }
+    out.put_slice(b",\"version\":");
+    put_int(out, head.version);
+    out.put_slice(b"}");
+    true
+}
+
+fn put_int(out: &mut BytesMut, number: i32) {
+    out.put_slice(itoa::Buffer::new().format(number).as_bytes());
+}
+
+/// `extFields`, begun by the first field.
+struct JsonSink<'o> {
+    out: &'o mut BytesMut,
+    members: usize,
+}
+
+impl JsonSink<'_> {
+    fn open(&mut self) {
+        if self.members == 0 {
+            self.out.put_slice(b",\"extFields\":{");
+            self.members = 1;
+        }
+    }
+
+    fn next(&mut self) {
+        if self.members == 0 {
+            self.open();
+        }
+        if self.members > 1 {
+            self.out.put_slice(b",");
+        }
+        self.members += 1;
+    }
+
+    fn close(&mut self) {
+        if self.members > 0 {
+            self.out.put_slice(b"}");
+        }
+    }
+}
+
+impl FieldSink for JsonSink<'_> {
+    fn put(&mut self, key: &str, value: &str) {
+        self.next();
+        self.out.put_slice(b"\"");
+        put_escaped(self.out, key);
+        self.out.put_slice(b"\":\"");
+        put_escaped(self.out, value);
+        self.out.put_slice(b"\"");
+    }
+
+    fn put_plain(&mut self, key: &'static str, value: &str) {
+        self.next();
+        self.out.put_slice(b"\"");
+        self.out.put_slice(key.as_bytes());
+        self.out.put_slice(b"\":\"");
+        self.out.put_slice(value.as_bytes());
+        self.out.put_slice(b"\"");
+    }
+}
+
+/// The inside of a JSON string. Only what JSON demands is escaped, and U+007F as Java does.
+fn put_escaped(out: &mut BytesMut, text: &str) {
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest
+        .iter()
+        .position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20 | 0x7F))
+    {
+        out.put_slice(&rest[..at]);
+        match rest[at] {
+            b'"' => out.put_slice(b"\\\""),
+            b'\\' => out.put_slice(b"\\\\"),
+            b'\n' => out.put_slice(b"\\n"),
+            b'\t' => out.put_slice(b"\\t"),
+            b'\r' => out.put_slice(b"\\r"),
+            byte => {
+                const HEX: &[u8; 16] = b"0123456789ABCDEF";
+                let [high, low] = [HEX[usize::from(byte >> 4)], HEX[usize::from(byte & 15)]];
+                out.put_slice(&[b'\\', b'u', b'0', b'0', high, low]);
+            }
+        }
+        rest = &rest[at + 1..];
+    }
+    out.put_slice(rest);
+}
+
+/// The binary header with its length-counted block of fields.
+struct BinarySink<'o> {
+    out: &'o mut BytesMut,
+    block: usize,
+    fits: bool,
+}
+
+impl<'o> BinarySink<'o> {
+    fn open(out: &'o mut BytesMut, head: &Head<'_>) -> Self {
+        // Codes and versions have 16 bits here (wire spec 1.3).
+        out.put_i16(head.code as i16);
+        out.put_u8(head.language.code());
+        out.put_i16(head.version as i16);
+        out.put_i32(head.opaque);
+        out.put_i32(head.flag);
+        let remark = head.remark.unwrap_or_default();
+        let remark = if remark.len() > MAX_HEADER_LEN {
+            ""
+        } else {
+            remark
+        };
+        out.put_u32(remark.len() as u32);
+        out.put_slice(remark.as_bytes());
+        let block = out.len();
+        out.put_u32(0);
+        Self {
+            out,
+            block,
+            fits: true,
+        }
+    }
+
+    /// Sets the block's length; false when a field could not be carried.
+    fn close(self) -> bool {
+        let len = self.out.len() - self.block - 4;
+        self.out[self.block..self.block + 4].copy_from_slice(&(len as u32).to_be_bytes());
+        self.fits && len <= MAX_HEADER_LEN
+    }
+}
+
+impl FieldSink for BinarySink<'_> {
+    fn put(&mut self, key: &str, value: &str) {
+        match i16::try_from(key.len()) {
+            Ok(len) if value.len() <= MAX_HEADER_LEN => {
+                self.out.put_i16(len);
+                self.out.put_slice(key.as_bytes());
+                self.out.put_u32(value.len() as u32);
+                self.out.put_slice(value.as_bytes());
+            }
+            _ => self.fits = false,
+        }
+    }
+}

@@ -1,0 +1,125 @@
+//! Sending: codes 10, 310, 320, 324, 325, 36 (wire spec 4.2).
+
+use super::{FieldSink, Header, HeaderError, header, header_fields};
+use crate::code::request;
+use crate::ext_fields::ExtFields;
+
+header! {
+    /// Codes 10 and 324 with these names; 310, 320 and 325 with one-letter names
+    /// ([`SendMessageRequestV2`], [`SendMessageRequest::decode_for`]).
+    pub struct SendMessageRequest<'a> {
+        /// Producer group.
+        producer_group: &'a str = b"producerGroup",
+        /// Topic.
+        topic: &'a str = b"topic",
+        /// Template for creating the topic, normally `TBW102`.
+        default_topic: &'a str = b"defaultTopic",
+        /// Queues wanted when the topic is created.
+        default_topic_queue_nums: i32 = b"defaultTopicQueueNums",
+        /// Negative: the broker picks a write queue.
+        queue_id: i32 = b"queueId",
+        /// Bits of the message (wire spec 7.5).
+        sys_flag: i32 = b"sysFlag",
+        /// The sender's clock, ms.
+        born_timestamp: i64 = b"bornTimestamp",
+        /// The application's flag.
+        flag: i32 = b"flag",
+        /// Properties text (wire spec 7.3).
+        properties: Option<&'a str> = b"properties",
+        /// Times consumed before; none is 0.
+        reconsume_times: Option<i32> = b"reconsumeTimes",
+        /// Unit mode.
+        unit_mode: bool = b"unitMode" or false,
+        /// Overrides the group's limit on `%RETRY%` topics.
+        max_reconsume_times: Option<i32> = b"maxReconsumeTimes",
+        /// Whether the body is a batch (wire spec 7.2): this decides, not the code.
+        batch: bool = b"batch" or false,
+        /// Broker name.
+        bname: Option<&'a str> = b"bname",
+    }
+
+    /// What was stored. On codes 0, 10, 11 and 12; refusals carry [`SendMessageRefusal`].
+    pub struct SendMessageResponse<'a> {
+        /// Offset message id; those of a batch joined by `,`.
+        msg_id: &'a str = b"msgId",
+        /// Queue the broker chose or was told.
+        queue_id: i32 = b"queueId",
+        /// Offset in that queue, of the first message of a batch.
+        queue_offset: i64 = b"queueOffset",
+        /// Unset by brokers of 4.9.8.
+        transaction_id: Option<&'a str> = b"transactionId",
+        /// The broker's region, `DefaultRegion`.
+        msg_region: Option<&'a str> = b"MSG_REGION",
+        /// Whether clients may trace.
+        trace_on: Option<bool> = b"TRACE_ON",
+    }
+
+    /// The loose fields that an answer to a send carries even when nothing was stored.
+    pub struct SendMessageRefusal<'a> {
+        /// The broker's region, `DefaultRegion`.
+        msg_region: Option<&'a str> = b"MSG_REGION",
+        /// Whether clients may trace.
+        trace_on: Option<bool> = b"TRACE_ON",
+    }
+}
+
+impl<'a> SendMessageRequest<'a> {
+    /// From one-letter names (codes 310, 320, 325).
+    pub fn decode_v2(ext: &'a ExtFields) -> Result<Self, HeaderError> {
+        SendMessageRequestV2::decode(ext).map(|header| header.0)
+    }
+
+    /// With the names that `code` uses.
+    pub fn decode_for(code: i32, ext: &'a ExtFields) -> Result<Self, HeaderError> {
+        match code {
+            request::SEND_MESSAGE_V2
+            | request::SEND_BATCH_MESSAGE
+            | request::SEND_REPLY_MESSAGE_V2 => Self::decode_v2(ext),
+            _ => Self::decode(ext),
+        }
+    }
+}
+
+/// [`SendMessageRequest`] under one-letter names.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SendMessageRequestV2<'a>(pub SendMessageRequest<'a>);
+
+impl<'a> Header<'a> for SendMessageRequestV2<'a> {
+    fn decode(ext: &'a ExtFields) -> Result<Self, HeaderError> {
+        Ok(Self(header_fields!(@decode ext, SendMessageRequest,
+            producer_group: &str = b"a",
+            topic: &str = b"b",
+            default_topic: &str = b"c",
+            default_topic_queue_nums: i32 = b"d",
+            queue_id: i32 = b"e",
+            sys_flag: i32 = b"f",
+            born_timestamp: i64 = b"g",
+            flag: i32 = b"h",
+            properties: Option<&str> = b"i",
+            reconsume_times: Option<i32> = b"j",
+            unit_mode: bool = b"k" or false,
+            max_reconsume_times: Option<i32> = b"l",
+            batch: bool = b"m" or false,
+            bname: Option<&str> = b"n",
+        )))
+    }
+
+    fn write(&self, sink: &mut impl FieldSink) {
+        header_fields!(@write self.0, sink,
+            producer_group = b"a",
+            topic = b"b",
+            default_topic = b"c",
+            default_topic_queue_nums = b"d",
+            queue_id = b"e",
+            sys_flag = b"f",
+            born_timestamp = b"g",
+            flag = b"h",
+            properties = b"i",
+            reconsume_times = b"j",
+            unit_mode = b"k",
+            max_reconsume_times = b"l",
+            batch = b"m",
+            bname = b"n",
+        );
+    }
+}
