@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod body;
 pub mod byte_str;
 pub mod code;
 pub mod command;
@@ -15,6 +16,7 @@ pub mod frame;
 pub mod hash;
 pub mod header;
 pub mod hex;
+pub mod json;
 pub mod language;
 pub mod message;
 pub mod message_id;
