@@ -1,5 +1,10 @@
 //! What dispatch tells consume queues and index about one record of the log.
 
+use minimq_protocol::hash::tags_code;
+use minimq_protocol::message::RecordRef;
+use minimq_protocol::properties::name;
+
+use crate::delay_level::DelayLevels;
 use crate::offset::{PhysicalOffset, QueueOffset};
 
 /// One record of the commit log as consume queues, index and held pulls need it. Borrowed from the log's bytes: nothing
@@ -36,7 +41,43 @@ pub struct DispatchRecord<'a> {
     pub damaged: bool,
 }
 
-impl DispatchRecord<'_> {
+impl<'a> DispatchRecord<'a> {
+    /// What a whole record of the log says.
+    #[must_use]
+    pub fn of(record: &'a RecordRef<'_>, delay_levels: &DelayLevels) -> Self {
+        let properties = record.properties();
+        let (topic, store_timestamp) = (record.topic(), record.store_timestamp());
+        let due = delay_levels.due_time(topic, properties, store_timestamp);
+        Self {
+            tags_code: due.unwrap_or_else(|| tags_code(properties.get(name::TAGS))),
+            keys: properties.get(name::KEYS).unwrap_or_default(),
+            uniq_key: properties.get(name::UNIQ_KEY),
+            properties: properties.as_bytes(),
+            damaged: false,
+            ..Self::damaged(record)
+        }
+    }
+
+    /// What is believed of a record whose body or property text is damaged: its head.
+    #[must_use]
+    pub fn damaged(record: &'a RecordRef<'_>) -> Self {
+        Self {
+            topic: record.topic(),
+            queue_id: record.queue_id(),
+            physical_offset: PhysicalOffset(record.physical_offset()),
+            size: i32::try_from(record.size()).unwrap_or(i32::MAX),
+            tags_code: 0,
+            store_timestamp: record.store_timestamp(),
+            queue_offset: QueueOffset(record.queue_offset()),
+            keys: "",
+            uniq_key: None,
+            sys_flag: record.sys_flag(),
+            prepared_transaction_offset: record.prepared_transaction_offset(),
+            properties: &[],
+            damaged: true,
+        }
+    }
+
     /// First byte after the record.
     #[must_use]
     pub fn end(&self) -> PhysicalOffset {

@@ -9,6 +9,7 @@
 //! | [`config`] | every limit and path, named after its RocketMQ key |
 //! | [`error`] | why the store did not open, why a message was refused |
 //! | [`offset`] | [`PhysicalOffset`], [`QueueOffset`] |
+//! | [`delay_level`] | how long delayed messages wait |
 //! | [`dispatch_record`] | what consume queues and index get to know of a record |
 //! | [`io`] | the disk as the store sees it: the real one, and a simulated one whose power can be cut |
 //! | [`recovery`] | what a stopped store still proves, and what is cut |
@@ -18,6 +19,7 @@
 #![deny(unsafe_code)]
 
 pub mod config;
+pub mod delay_level;
 pub mod dispatch_record;
 pub mod error;
 pub mod io;
@@ -26,6 +28,7 @@ pub mod recovery;
 pub mod region;
 
 pub use config::{FlushDiskType, StoreConfig, StoreRole};
+pub use delay_level::DelayLevels;
 pub use dispatch_record::DispatchRecord;
 pub use error::{AppendError, Refusal, StoreError};
 pub use offset::{PhysicalOffset, QueueOffset};

@@ -25,6 +25,13 @@ pub trait Derived {
     /// from the log's beginning if there are no queues at all.
     fn needed_from(&self, log_min: PhysicalOffset) -> PhysicalOffset;
 
+    /// Records from `from` on are about to be given again, in order: entries that point there count only once their
+    /// records are accepted again, but stay known to [`Derived::record_starts`].
+    ///
+    /// # Errors
+    /// When the queues cannot be read.
+    fn rewind(&mut self, from: PhysicalOffset) -> Result<(), StoreError>;
+
     /// Where records begin in a range of the log, ascending, as far as queues tell. Asked only when the log is damaged.
     ///
     /// # Errors

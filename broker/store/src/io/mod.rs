@@ -108,6 +108,10 @@ pub trait Disk: Debug + Send + Sync {
 }
 
 /// One open file. All offsets are absolute; no position is kept.
+#[allow(
+    clippy::len_without_is_empty,
+    reason = "a length that has to be asked for, and may fail"
+)]
 pub trait DiskFile: Debug + Send + Sync {
     /// Length in bytes.
     ///
