@@ -1,62 +1,13 @@
 //! Every frame recorded from RocketMQ 4.9.8, 4.2.0 and the Go client reads as its index says, and is written again as
 //! the same bytes (binary header) or the same JSON value (JSON header).
 
-use std::path::PathBuf;
+mod support;
 
-use bytes::{Bytes, BytesMut};
+use bytes::BytesMut;
+use minimq_protocol::SerializeType;
 use minimq_protocol::frame::{self, Check, MAX_FRAME_LEN};
-use minimq_protocol::{Command, SerializeType};
 use serde_json::{Map, Value};
-
-struct Golden {
-    name: String,
-    index: Value,
-    bytes: Bytes,
-}
-
-impl Golden {
-    fn command(&self) -> Command {
-        frame::parse(self.bytes.clone()).unwrap_or_else(|error| panic!("{}: {error}", self.name))
-    }
-
-    fn header(&self) -> &[u8] {
-        let len = u32::from_be_bytes([0, self.bytes[5], self.bytes[6], self.bytes[7]]);
-        &self.bytes[8..8 + len as usize]
-    }
-}
-
-fn golden_frames() -> Vec<Golden> {
-    let folder = PathBuf::from(concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../tests/golden/frames"
-    ));
-    let index = std::fs::read(folder.join("index.json")).expect("tests/golden/frames/index.json");
-    let index: Vec<Value> = serde_json::from_slice(&index).expect("the index is JSON");
-    let frames: Vec<_> = index
-        .into_iter()
-        .map(|entry| {
-            let name = entry["file"].as_str().expect("file").to_owned();
-            let bytes =
-                std::fs::read(folder.join(&name)).unwrap_or_else(|error| panic!("{name}: {error}"));
-            Golden {
-                name,
-                index: entry,
-                bytes: bytes.into(),
-            }
-        })
-        .collect();
-    assert!(frames.len() > 800, "only {} frames", frames.len());
-    frames
-}
-
-/// As a map: the last of doubled keys counts.
-fn ext_map(command: &Command) -> Map<String, Value> {
-    command
-        .ext
-        .iter()
-        .map(|(key, value)| (key.to_owned(), Value::from(value)))
-        .collect()
-}
+use support::frames::{Golden, ext_map, golden_frames};
 
 #[test]
 fn every_frame_reads_as_its_index_says() {

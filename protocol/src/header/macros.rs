@@ -9,7 +9,7 @@ macro_rules! header {
         }
     )*) => {$(
         $(#[$attribute])*
-        #[derive(Clone, Debug, PartialEq, Eq)]
+        #[derive(Clone, Debug, Default, PartialEq, Eq)]
         pub struct $name $(<$lifetime>)? {
             $( $(#[$doc])* pub $field: $type, )*
         }

@@ -9,10 +9,22 @@ use std::borrow::Cow;
 
 use crate::ext_fields::ExtFields;
 
+mod access;
+mod admin;
+mod callback;
+mod client;
+mod filter_server;
 mod macros;
+mod name_server;
 mod pull;
 mod send;
 
+pub use access::*;
+pub use admin::*;
+pub use callback::*;
+pub use client::*;
+pub use filter_server::*;
+pub use name_server::*;
 pub use pull::*;
 pub use send::*;
 

@@ -61,6 +61,26 @@ header! {
         /// Whether clients may trace.
         trace_on: Option<bool> = b"TRACE_ON",
     }
+
+    /// Code 36.
+    pub struct ConsumerSendMsgBackRequest<'a> {
+        /// Commit-log offset of the message.
+        offset: i64 = b"offset",
+        /// Consumer group.
+        group: &'a str = b"group",
+        /// Negative: dead letter; 0: by the times consumed; else that level.
+        delay_level: i32 = b"delayLevel",
+        /// Id of the first copy of the message.
+        origin_msg_id: Option<&'a str> = b"originMsgId",
+        /// Topic it was sent to.
+        origin_topic: Option<&'a str> = b"originTopic",
+        /// Unit mode.
+        unit_mode: bool = b"unitMode" or false,
+        /// Overrides the group's limit for versions from V3_4_9 on.
+        max_reconsume_times: Option<i32> = b"maxReconsumeTimes",
+        /// Broker name.
+        bname: Option<&'a str> = b"bname",
+    }
 }
 
 impl<'a> SendMessageRequest<'a> {

@@ -1,6 +1,8 @@
 //! Reading the golden tables: tab-separated, each cell JSON, a number or upper-case hexadecimal.
 #![allow(dead_code)] // each test binary uses its part
 
+pub(crate) mod frames;
+
 use std::path::PathBuf;
 
 use serde_json::Value;
