@@ -12,6 +12,7 @@
 //! | [`delay_level`] | how long delayed messages wait |
 //! | [`dispatch_record`] | what consume queues and index get to know of a record |
 //! | [`io`] | the disk as the store sees it: the real one, and a simulated one whose power can be cut |
+//! | [`consume_queue`] | queues: entries that point into the log, their extensions |
 //! | [`recovery`] | what a stopped store still proves, and what is cut |
 //!
 //! Not here: the wire, topics' permissions, delay and transaction services (the broker crate).
@@ -19,9 +20,12 @@
 #![deny(unsafe_code)]
 
 pub mod config;
+pub mod consume_queue;
 pub mod delay_level;
 pub mod dispatch_record;
 pub mod error;
+#[cfg(test)]
+mod golden;
 pub mod io;
 pub mod offset;
 pub mod recovery;

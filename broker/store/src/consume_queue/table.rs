@@ -1,0 +1,201 @@
+//! All consume queues of a store, by topic and queue id.
+//!
+//! Not here: what happens inside one queue (`queue`).
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+
+use dashmap::DashMap;
+
+use super::QueueSettings;
+use super::open_files::OpenFiles;
+use super::queue::ConsumeQueue;
+use super::segments::Shared;
+use crate::config::StoreConfig;
+use crate::error::StoreError;
+use crate::io::Disk;
+use crate::offset::PhysicalOffset;
+use crate::recovery::RecordPlace;
+
+/// Queue files that are open at a time, whatever the number of queues.
+const OPEN_FILES: usize = 1024;
+
+/// The queues of one topic.
+type Queues = BTreeMap<i32, Arc<ConsumeQueue>>;
+
+/// Every queue that exists, on disk or not yet.
+#[derive(Debug)]
+pub struct ConsumeQueues {
+    settings: QueueSettings,
+    shared: Arc<Shared>,
+    topics: DashMap<Box<str>, Queues>,
+}
+
+impl ConsumeQueues {
+    /// No queues yet; touches nothing on disk.
+    pub fn new(config: &StoreConfig, disk: Arc<dyn Disk>) -> Self {
+        Self {
+            settings: QueueSettings::new(config),
+            shared: Arc::new(Shared {
+                disk,
+                open_files: OpenFiles::new(OPEN_FILES),
+            }),
+            topics: DashMap::new(),
+        }
+    }
+
+    /// Takes in all queues on disk as they were left by a stop, `clean` or not.
+    ///
+    /// # Errors
+    /// [`StoreError::FileSize`] when files of another size setting are found, or when the disk fails.
+    pub fn load(&self, clean: bool) -> Result<(), StoreError> {
+        let disk = &*self.shared.disk;
+        let folders = |path: &Path| -> Result<Vec<String>, StoreError> {
+            let entries = disk
+                .list(path)
+                .map_err(|e| StoreError::io(path, "list", e))?;
+            Ok(entries
+                .into_iter()
+                .filter(|e| e.is_folder)
+                .map(|e| e.name)
+                .collect())
+        };
+        for topic in folders(&self.settings.folder)? {
+            let path = self.settings.folder.join(&topic);
+            for name in folders(&path)? {
+                let Ok(queue_id) = name.parse::<i32>() else {
+                    tracing::warn!(folder = %path.display(), name, "not a queue number, left alone");
+                    continue;
+                };
+                self.get_or_create(&topic, queue_id).recover(clean)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// One queue, if there is one.
+    pub fn get(&self, topic: &str, queue_id: i32) -> Option<Arc<ConsumeQueue>> {
+        self.topics.get(topic)?.get(&queue_id).map(Arc::clone)
+    }
+
+    /// One queue; an empty one in memory if there is none.
+    pub fn get_or_create(&self, topic: &str, queue_id: i32) -> Arc<ConsumeQueue> {
+        if let Some(queue) = self.get(topic, queue_id) {
+            return queue;
+        }
+        let mut queues = self.topics.entry(topic.into()).or_default();
+        let queue = queues.entry(queue_id).or_insert_with(|| {
+            Arc::new(ConsumeQueue::new(
+                topic,
+                queue_id,
+                &self.settings,
+                &self.shared,
+            ))
+        });
+        Arc::clone(queue)
+    }
+
+    /// All queues of one topic, by number.
+    pub fn of_topic(&self, topic: &str) -> Vec<Arc<ConsumeQueue>> {
+        self.topics
+            .get(topic)
+            .map(|queues| queues.values().map(Arc::clone).collect())
+            .unwrap_or_default()
+    }
+
+    /// All queues, in no order.
+    pub fn all(&self) -> Vec<Arc<ConsumeQueue>> {
+        self.topics
+            .iter()
+            .flat_map(|queues| queues.values().map(Arc::clone).collect::<Vec<_>>())
+            .collect()
+    }
+
+    /// Names of the topics that have queues.
+    pub fn topics(&self) -> Vec<Box<str>> {
+        self.topics
+            .iter()
+            .map(|queues| queues.key().clone())
+            .collect()
+    }
+
+    /// The largest end of a record that a queue knows of; 0 without entries.
+    pub fn largest_physical_end(&self) -> i64 {
+        self.all()
+            .iter()
+            .map(|q| q.physical_end())
+            .max()
+            .unwrap_or(0)
+    }
+
+    /// Goes back so that records from `physical` on can be entered again. Nothing on disk changes.
+    pub(crate) fn rewind(&self, physical: i64) -> Result<(), StoreError> {
+        self.all().iter().try_for_each(|q| q.rewind(physical))
+    }
+
+    /// Drops the entries of records that end after `physical`, the new end of the log, and erases stale bytes.
+    pub(crate) fn truncate(&self, physical: i64) -> Result<(), StoreError> {
+        self.all().iter().try_for_each(|q| q.truncate(physical))
+    }
+
+    /// Where records begin in `range`, ascending, as far as the entries on disk tell.
+    pub(crate) fn record_starts(
+        &self,
+        range: &Range<PhysicalOffset>,
+    ) -> Result<Vec<RecordPlace>, StoreError> {
+        let mut places = Vec::new();
+        for queue in self.all() {
+            queue.record_starts(range, &mut places)?;
+        }
+        places.sort_unstable();
+        places.dedup();
+        Ok(places)
+    }
+
+    /// Moves all minimums up to what the log, which now begins at `log_min`, still has.
+    pub(crate) fn raise_min(&self, log_min: i64) -> Result<(), StoreError> {
+        self.all().iter().try_for_each(|q| q.raise_min(log_min))
+    }
+
+    /// Writes out what was pushed to any queue.
+    pub(crate) fn write_out(&self) -> Result<(), StoreError> {
+        self.all().iter().try_for_each(|q| q.write_out())
+    }
+
+    /// Brings to disk the queues that have at least `least_pages` unflushed pages; 0: all that have anything.
+    pub(crate) fn flush(&self, least_pages: u64) -> Result<(), StoreError> {
+        let least_entries = (least_pages * 4096 / 20) as i64;
+        self.all()
+            .iter()
+            .filter(|q| q.has_unflushed(least_entries))
+            .try_for_each(|q| q.flush())
+    }
+
+    /// Deletes a topic's queues. Returns how many there were.
+    pub(crate) fn delete_topic(&self, topic: &str) -> Result<usize, StoreError> {
+        let Some((_, queues)) = self.topics.remove(topic) else {
+            return Ok(0);
+        };
+        for queue in queues.values() {
+            queue.delete()?;
+        }
+        let folders = [
+            Some(&self.settings.folder),
+            self.settings.ext.as_ref().map(|e| &e.folder),
+        ];
+        for folder in folders.into_iter().flatten().map(|f| f.join(topic)) {
+            // Something of somebody else may be left in it.
+            if let Err(error) = self.shared.disk.remove_folder(&folder) {
+                tracing::warn!(folder = %folder.display(), %error, "folder of a deleted topic stays");
+            }
+        }
+        Ok(queues.len())
+    }
+
+    #[cfg(test)]
+    pub(super) fn open_files(&self) -> usize {
+        self.shared.open_files.len()
+    }
+}

@@ -1,0 +1,84 @@
+//! For tests: the stores recorded from RocketMQ 4.9.8 (tests/golden/store), unpacked, and what Java read in them.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::config::StoreConfig;
+
+/// A recorded store, unpacked into a folder of its own.
+pub(crate) struct GoldenStore {
+    folder: tempfile::TempDir,
+    pub(crate) manifest: Value,
+}
+
+fn golden_file(name: &str) -> PathBuf {
+    Path::new(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../tests/golden/store"
+    ))
+    .join(name)
+}
+
+/// What Java read in a store.
+pub(crate) fn manifest(name: &str) -> Value {
+    let path = golden_file(&format!("{name}.manifest.json"));
+    let text = std::fs::read(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+    serde_json::from_slice(&text).expect("a manifest is JSON")
+}
+
+impl GoldenStore {
+    pub(crate) fn unpack(name: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a folder for the store");
+        let archive = golden_file(&format!("{name}.tar.gz"));
+        let status = Command::new("tar")
+            .arg("xzf")
+            .arg(&archive)
+            .arg("-C")
+            .arg(folder.path())
+            .status()
+            .expect("tar runs");
+        assert!(status.success(), "{} unpacks", archive.display());
+        Self {
+            folder,
+            manifest: manifest(name),
+        }
+    }
+
+    /// The store's root.
+    pub(crate) fn root(&self) -> PathBuf {
+        self.folder.path().join("store")
+    }
+
+    /// Settings with the sizes the store was written with.
+    pub(crate) fn config(&self) -> StoreConfig {
+        let used = &self.manifest["configUsed"];
+        let number = |key: &str| used[key].as_u64();
+        let mut config = StoreConfig::new(self.root());
+        config.mapped_file_size_commit_log = number("mappedFileSizeCommitLog").expect("a size");
+        config.mapped_file_size_consume_queue =
+            number("mappedFileSizeConsumeQueue").expect("a size");
+        config.max_hash_slot_num = number("maxHashSlotNum").expect("a number") as u32;
+        config.max_index_num = number("maxIndexNum").expect("a number") as u32;
+        if let Some(len) = number("mappedFileSizeConsumeQueueExt") {
+            config.enable_consume_queue_ext = true;
+            config.mapped_file_size_consume_queue_ext = len;
+        }
+        config
+    }
+
+    /// Store times of all records, by physical offset.
+    pub(crate) fn store_times(&self) -> std::collections::HashMap<i64, i64> {
+        rows(&self.manifest["commitLog"])
+            .filter_map(|r| Some((r["physicalOffset"].as_i64()?, r["storeTimestamp"].as_i64()?)))
+            .collect()
+    }
+}
+
+/// The elements of a JSON list that must be there and hold something.
+pub(crate) fn rows(list: &Value) -> impl Iterator<Item = &Value> {
+    let rows = list.as_array().expect("a list in the manifest");
+    assert!(!rows.is_empty());
+    rows.iter()
+}
