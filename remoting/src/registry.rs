@@ -1,0 +1,165 @@
+//! All connections of a server or client, and the look over them that finds those to be closed: idle ones, ones
+//! that take nothing, ones that do not finish a frame. Connections carry no timers of their own for that.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+use crate::connection::Connection;
+use crate::error::CloseReason;
+use crate::limits::Limits;
+
+/// A connection and the progress it had made when it was last looked at.
+struct Entry {
+    connection: Connection,
+    received: u64,
+    sent: u64,
+    frames: u64,
+    /// Since when nothing has been received or sent; nothing sent; no frame finished.
+    quiet_since: Instant,
+    sent_since: Instant,
+    frames_since: Instant,
+}
+
+pub(crate) struct Registry {
+    limits: Arc<Limits>,
+    next_id: AtomicU64,
+    entries: Mutex<HashMap<u64, Entry>>,
+}
+
+impl Registry {
+    pub(crate) fn new(limits: Arc<Limits>) -> Arc<Self> {
+        Arc::new(Self {
+            limits,
+            next_id: AtomicU64::new(1),
+            entries: Mutex::default(),
+        })
+    }
+
+    pub(crate) fn limits(&self) -> &Arc<Limits> {
+        &self.limits
+    }
+
+    /// A number for a connection.
+    pub(crate) fn next_id(&self) -> u64 {
+        self.next_id.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.lock().len()
+    }
+
+    /// Adds a connection, unless there are as many as there may be.
+    pub(crate) fn add(&self, connection: &Connection) -> bool {
+        let now = Instant::now();
+        let mut entries = self.entries.lock();
+        if entries.len() >= self.limits.connections {
+            return false;
+        }
+        let entry = Entry {
+            connection: connection.clone(),
+            received: 0,
+            sent: 0,
+            frames: 0,
+            quiet_since: now,
+            sent_since: now,
+            frames_since: now,
+        };
+        entries.insert(connection.id(), entry);
+        true
+    }
+
+    pub(crate) fn remove(&self, connection: &Connection) {
+        let mut entries = self.entries.lock();
+        entries.remove(&connection.id());
+        if entries.is_empty() {
+            entries.shrink_to(64);
+        }
+    }
+
+    pub(crate) fn connections(&self) -> Vec<Connection> {
+        self.entries
+            .lock()
+            .values()
+            .map(|entry| entry.connection.clone())
+            .collect()
+    }
+
+    /// Looks over all connections again and again, as long as the registry exists.
+    pub(crate) async fn watch(registry: Weak<Self>) {
+        let pause = match registry.upgrade() {
+            Some(registry) => registry.pause(),
+            None => return,
+        };
+        loop {
+            tokio::time::sleep(pause).await;
+            let Some(registry) = registry.upgrade() else {
+                return;
+            };
+            registry.look_over();
+        }
+    }
+
+    /// A quarter of the shortest time limit, so that none is exceeded by more than that.
+    fn pause(&self) -> Duration {
+        let Limits {
+            idle,
+            write_stall,
+            frame_time,
+            ..
+        } = *self.limits;
+        (idle.min(write_stall).min(frame_time) / 4)
+            .clamp(Duration::from_millis(5), Duration::from_secs(5))
+    }
+
+    fn look_over(&self) {
+        let now = Instant::now();
+        for entry in self.entries.lock().values_mut() {
+            if let Some(reason) = entry.look(now, &self.limits) {
+                entry.connection.close(reason);
+            }
+        }
+    }
+}
+
+impl Entry {
+    fn look(&mut self, now: Instant, limits: &Limits) -> Option<CloseReason> {
+        let shared = &self.connection.shared;
+        let received = shared.received.load(Ordering::Relaxed);
+        let sent = shared.sent.load(Ordering::Relaxed);
+        let frames = shared.frames.load(Ordering::Relaxed);
+        let waiting = self.connection.queued_bytes();
+        let begun = shared.begun.load(Ordering::Relaxed);
+
+        if received != self.received || sent != self.sent {
+            self.quiet_since = now;
+        }
+        if sent != self.sent || waiting == 0 {
+            self.sent_since = now;
+        }
+        if frames != self.frames || !begun {
+            self.frames_since = now;
+        }
+        (self.received, self.sent, self.frames) = (received, sent, frames);
+
+        let after = |since: Instant, limit: Duration| now.duration_since(since) >= limit;
+        if after(self.sent_since, limits.write_stall) {
+            Some(CloseReason::WriteStall {
+                after: limits.write_stall,
+                waiting,
+            })
+        } else if after(self.frames_since, limits.frame_time) {
+            Some(CloseReason::SlowFrame {
+                after: limits.frame_time,
+            })
+        } else if after(self.quiet_since, limits.idle) {
+            Some(CloseReason::Idle { after: limits.idle })
+        } else {
+            None
+        }
+    }
+}

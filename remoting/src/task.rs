@@ -1,0 +1,383 @@
+//! The task of one connection, server or client side: the only one that touches the socket. It reads, cuts whole
+//! frames out of what it read, hands requests to the service and answers to their callers, and then writes
+//! everything that came together in one call.
+
+use std::future::poll_fn;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::task::{Context, Poll, ready};
+
+use minimq_protocol::code::response;
+use minimq_protocol::{Command, frame};
+use tokio::io::AsyncWrite;
+use tokio::time::Sleep;
+use tokio_util::io::poll_read_buf;
+
+use crate::answers::Answers;
+use crate::connection::Connection;
+use crate::error::{CallError, CloseReason};
+use crate::frame_buffer::{FrameBuffer, MAX_SLICES};
+use crate::reader::{PartialBudget, Reader};
+use crate::service::Service;
+use crate::stream::Stream;
+
+/// So many reads in a row without waiting, then the other tasks of the thread have their turn.
+const READS_IN_A_ROW: u32 = 16;
+
+/// One connection at work.
+pub(crate) struct Task<S: Service> {
+    pub(crate) connection: Connection,
+    service: Arc<S>,
+    io: Io,
+}
+
+/// The socket and what lies before and behind it.
+struct Io {
+    stream: Stream,
+    reader: Reader,
+    writing: FrameBuffer,
+    /// Set to the earliest deadline of a call; made when the first call is.
+    timer: Option<Pin<Box<Sleep>>>,
+    budget: Arc<PartialBudget>,
+    /// The stream may hold written bytes back until it is flushed.
+    unflushed: bool,
+    /// Reads since the last one that had to be waited for.
+    reads_in_a_row: u32,
+}
+
+/// How handing frames over ended.
+enum Handed {
+    All,
+    /// Too much waits to be written: the rest is handed over when the peer has taken it.
+    Paused,
+    Bad(CloseReason),
+}
+
+impl<S: Service> Task<S> {
+    pub(crate) fn new(
+        connection: Connection,
+        service: Arc<S>,
+        stream: Stream,
+        budget: Arc<PartialBudget>,
+    ) -> Self {
+        let io = Io {
+            reader: Reader::new(connection.limits().max_frame_len, budget.clone()),
+            stream,
+            writing: FrameBuffer::new(),
+            timer: None,
+            budget,
+            unflushed: false,
+            reads_in_a_row: 0,
+        };
+        Self {
+            connection,
+            service,
+            io,
+        }
+    }
+
+    /// Serves the connection to its end.
+    pub(crate) async fn run(mut self) {
+        let mut session = self.service.open(&self.connection);
+        let reason = self.serve(&mut session).await;
+        let connection = self.connection;
+        connection.end(&reason);
+        drop(self.io);
+        self.service.closed(session, &connection, &reason);
+        connection.set_ended();
+    }
+
+    async fn serve(&mut self, session: &mut S::Session) -> CloseReason {
+        loop {
+            if let Err(reason) = poll_fn(|cx| self.io.poll(&self.connection, cx)).await {
+                return reason;
+            }
+            loop {
+                let handed = self.hand_over(session);
+                let mut answers = Answers::new(&mut self.io.writing, &self.connection);
+                self.service.end_of_read(session, &mut answers).await;
+                match handed {
+                    Handed::All => break,
+                    Handed::Paused => {
+                        if let Err(reason) =
+                            poll_fn(|cx| self.io.poll_written(&self.connection, cx)).await
+                        {
+                            return reason;
+                        }
+                    }
+                    Handed::Bad(reason) => {
+                        self.io.write_once(&self.connection).await;
+                        return reason;
+                    }
+                }
+            }
+            if self.io.reads_in_a_row >= READS_IN_A_ROW {
+                self.io.reads_in_a_row = 0;
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+
+    /// Hands over the whole frames that have been read.
+    fn hand_over(&mut self, session: &mut S::Session) -> Handed {
+        let Self {
+            connection,
+            service,
+            io,
+        } = self;
+        let limits = connection.limits();
+        let mut frames = 0;
+        let handed = loop {
+            if io.writing.len() >= limits.pause_bytes {
+                break Handed::Paused;
+            }
+            let command = match io.reader.next_frame() {
+                Ok(None) => break Handed::All,
+                Ok(Some(bytes)) => frame::parse(bytes),
+                Err(error) => Err(error),
+            };
+            let command = match command {
+                Ok(command) => command,
+                Err(error) => break Handed::Bad(CloseReason::BadFrame(error)),
+            };
+            frames += 1;
+            if command.is_response() {
+                answered(connection, command);
+                continue;
+            }
+            if frames == 1 {
+                connection.set_peer_serialize(command.serialize);
+            }
+            let mut answers = Answers::new(&mut io.writing, connection);
+            if connection.in_flight() >= limits.in_flight {
+                busy(&command, limits.in_flight, &mut answers);
+            } else {
+                service.request(session, command, &mut answers);
+            }
+        };
+        let shared = &connection.shared;
+        shared.frames.fetch_add(frames, Ordering::Relaxed);
+        shared.begun.store(io.reader.has_rest(), Ordering::Relaxed);
+        handed
+    }
+}
+
+/// Hands an answer to its caller. One that nobody waits for (any more) is dropped.
+fn answered(connection: &Connection, answer: Command) {
+    match connection.shared.calls.take(answer.opaque) {
+        Some(waiting) => waiting.end(Ok(answer)),
+        None => tracing::debug!(
+            peer = %connection.peer(),
+            opaque = answer.opaque,
+            "an answer that no request waits for; dropped"
+        ),
+    }
+}
+
+fn busy(request: &Command, limit: usize, answers: &mut Answers<'_>) {
+    let remark = format!(
+        "[OVERLOAD]system busy: {limit} requests of this connection wait for their answers, no more are allowed"
+    );
+    answers.refuse(request.id(), response::SYSTEM_BUSY, &remark);
+}
+
+impl Io {
+    /// Writes what there is and waits until something has been read.
+    fn poll(
+        &mut self,
+        connection: &Connection,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), CloseReason>> {
+        let shared = &connection.shared;
+        shared.waker.register(cx.waker());
+        loop {
+            let notified = shared.notified.swap(false, Ordering::AcqRel);
+            if notified {
+                if connection.is_closed() {
+                    return Poll::Ready(Err(closed(connection)));
+                }
+                connection.take_outbox(&mut self.writing);
+            }
+            self.poll_due(connection, cx)?;
+            if let Poll::Ready(Err(error)) = self.poll_write(connection, cx) {
+                return Poll::Ready(Err(failed(error)));
+            }
+            shared
+                .unwritten
+                .store(self.writing.len(), Ordering::Relaxed);
+            let draining = shared.draining.load(Ordering::Acquire);
+            if draining && self.is_done(connection) {
+                return Poll::Ready(Err(CloseReason::Shutdown));
+            }
+            if !draining && self.writing.len() < connection.limits().pause_bytes {
+                match self.poll_read(connection, cx) {
+                    Poll::Ready(result) => return Poll::Ready(result),
+                    Poll::Pending => self.reader.rest(),
+                }
+            }
+            // Notified by this very task (a service that sent on its own connection): look again.
+            if !shared.notified.load(Ordering::Acquire) {
+                self.reads_in_a_row = 0;
+                return Poll::Pending;
+            }
+        }
+    }
+
+    /// Waits until most of what waits to be written is.
+    fn poll_written(
+        &mut self,
+        connection: &Connection,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), CloseReason>> {
+        let shared = &connection.shared;
+        shared.waker.register(cx.waker());
+        if connection.is_closed() {
+            return Poll::Ready(Err(closed(connection)));
+        }
+        self.poll_due(connection, cx)?;
+        let written = self.poll_write(connection, cx);
+        shared
+            .unwritten
+            .store(self.writing.len(), Ordering::Relaxed);
+        match written {
+            Poll::Ready(Err(error)) => Poll::Ready(Err(failed(error))),
+            Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
+            Poll::Pending if self.writing.len() < connection.limits().pause_bytes / 2 => {
+                Poll::Ready(Ok(()))
+            }
+            // Others' frames stay in the outbox meanwhile, unannounced; a close wakes in any case.
+            Poll::Pending => Poll::Pending,
+        }
+    }
+
+    fn is_done(&self, connection: &Connection) -> bool {
+        self.writing.is_empty() && connection.in_flight() == 0 && connection.queued_bytes() == 0
+    }
+
+    fn poll_read(
+        &mut self,
+        connection: &Connection,
+        cx: &mut Context<'_>,
+    ) -> Poll<Result<(), CloseReason>> {
+        let limit = self.budget.limit();
+        let buffer = match self.reader.room() {
+            Ok(buffer) => buffer,
+            Err(no_room) => {
+                let frame_len = no_room.frame_len;
+                return Poll::Ready(Err(CloseReason::NoRoom { frame_len, limit }));
+            }
+        };
+        let room = buffer.capacity() - buffer.len();
+        match ready!(poll_read_buf(Pin::new(&mut self.stream), cx, buffer)) {
+            Ok(0) => Poll::Ready(Err(CloseReason::Peer)),
+            Ok(read) => {
+                self.reader.filled(read, room);
+                self.reads_in_a_row += 1;
+                connection
+                    .shared
+                    .received
+                    .fetch_add(read as u64, Ordering::Relaxed);
+                Poll::Ready(Ok(()))
+            }
+            Err(error) => Poll::Ready(Err(failed(error))),
+        }
+    }
+
+    /// Writes until all is written or the socket takes no more.
+    fn poll_write(
+        &mut self,
+        connection: &Connection,
+        cx: &mut Context<'_>,
+    ) -> Poll<io::Result<()>> {
+        while !self.writing.is_empty() {
+            let mut slices = [IoSlice::new(&[]); MAX_SLICES];
+            let used = self.writing.slices(&mut slices);
+            let written = match slices.get(..used) {
+                Some([one]) => Pin::new(&mut self.stream).poll_write(cx, one),
+                Some(many) => Pin::new(&mut self.stream).poll_write_vectored(cx, many),
+                None => return Poll::Ready(Ok(())),
+            };
+            let written = ready!(written)?;
+            if written == 0 {
+                return Poll::Ready(Err(io::ErrorKind::WriteZero.into()));
+            }
+            self.writing.advance(written);
+            self.unflushed = true;
+            connection
+                .shared
+                .sent
+                .fetch_add(written as u64, Ordering::Relaxed);
+        }
+        if self.unflushed {
+            ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+            self.unflushed = false;
+        }
+        Poll::Ready(Ok(()))
+    }
+
+    /// Offers what waits to the socket once, without waiting for it.
+    async fn write_once(&mut self, connection: &Connection) {
+        poll_fn(|cx| {
+            let _ = self.poll_write(connection, cx);
+            Poll::Ready(())
+        })
+        .await;
+    }
+
+    /// Ends the calls whose time is over and sets the timer for the next.
+    fn poll_due(
+        &mut self,
+        connection: &Connection,
+        cx: &mut Context<'_>,
+    ) -> Result<(), CloseReason> {
+        while let Some(deadline) = connection.shared.calls.next_deadline() {
+            let timer = match &mut self.timer {
+                Some(timer) => {
+                    if timer.deadline() != deadline {
+                        timer.as_mut().reset(deadline);
+                    }
+                    timer
+                }
+                empty => empty.insert(Box::pin(tokio::time::sleep_until(deadline))),
+            };
+            if timer.as_mut().poll(cx).is_pending() {
+                break;
+            }
+            let mut silent = None;
+            let received = connection.shared.received.load(Ordering::Relaxed);
+            for waiting in connection.shared.calls.take_due() {
+                if waiting.received_before == received {
+                    silent = Some(CloseReason::Silent {
+                        after: waiting.timeout,
+                    });
+                }
+                let error = CallError::Timeout {
+                    peer: connection.peer().to_string().into(),
+                    code: waiting.code,
+                    timeout: waiting.timeout,
+                };
+                waiting.end(Err(error));
+            }
+            // Not a byte for the whole time of a call: the connection is dead though nobody has said so.
+            if let Some(reason) = silent {
+                return Err(reason);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn closed(connection: &Connection) -> CloseReason {
+    connection.close_reason().unwrap_or(CloseReason::Shutdown)
+}
+
+fn failed(error: io::Error) -> CloseReason {
+    match error.kind() {
+        io::ErrorKind::ConnectionReset
+        | io::ErrorKind::UnexpectedEof
+        | io::ErrorKind::BrokenPipe => CloseReason::Peer,
+        _ => CloseReason::Io(Arc::new(error)),
+    }
+}
