@@ -5,6 +5,7 @@
 //! [`ext_fields`] (where header fields live) and [`header`] (the typed headers on top of them).
 #![forbid(unsafe_code)]
 
+pub mod acl_signature;
 pub mod batch;
 pub mod body;
 pub mod byte_str;
@@ -13,6 +14,9 @@ pub mod command;
 pub mod crc;
 pub mod ext_fields;
 pub mod frame;
+pub mod compression;
+pub mod crc;
+pub mod delay_level;
 pub mod hash;
 pub mod header;
 pub mod hex;
@@ -20,7 +24,10 @@ pub mod json;
 pub mod language;
 pub mod message;
 pub mod message_id;
+pub mod name;
+pub mod perm;
 pub mod properties;
+pub mod subscription;
 pub mod sys_flag;
 pub mod version;
 
@@ -30,3 +37,4 @@ pub use ext_fields::ExtFields;
 pub use frame::FrameError;
 pub use header::{FieldSink, Header, HeaderError, NoHeader};
 pub use language::Language;
+pub mod unique_key;

@@ -1,4 +1,4 @@
-//! The two kinds of message id (wire spec 7.6): the broker's offset id and the producer's unique key.
+//! The id that a broker gives a stored message (wire spec 7.6). The producer's own is in [`crate::unique_key`].
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
