@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use minimq_protocol::message::RecordRef;
 use serde_json::Value;
 
 use crate::config::StoreConfig;
@@ -66,6 +67,33 @@ impl GoldenStore {
             config.mapped_file_size_consume_queue_ext = len;
         }
         config
+    }
+
+    /// The bytes of each record of the log, in order.
+    pub(crate) fn records(&self) -> Vec<Vec<u8>> {
+        const BLANK: [u8; 4] = [0xcb, 0xd4, 0x31, 0x94];
+        let mut paths: Vec<_> = std::fs::read_dir(self.root().join("commitlog"))
+            .expect("a log")
+            .map(|e| e.expect("an entry").path())
+            .collect();
+        paths.sort();
+        let mut records = Vec::new();
+        for path in paths {
+            let bytes = std::fs::read(path).expect("a log file");
+            let mut rest = &bytes[..];
+            while let Ok(record) = RecordRef::parse_slice(rest) {
+                if rest[4..8] == BLANK {
+                    break;
+                }
+                records.push(record.raw().to_vec());
+                rest = &rest[record.size()..];
+            }
+        }
+        assert_eq!(
+            records.len() as u64,
+            self.manifest["messages"].as_u64().expect("a number")
+        );
+        records
     }
 
     /// Store times of all records, by physical offset.

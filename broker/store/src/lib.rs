@@ -13,6 +13,7 @@
 //! | [`dispatch_record`] | what consume queues and index get to know of a record |
 //! | [`io`] | the disk as the store sees it: the real one, and a simulated one whose power can be cut |
 //! | [`consume_queue`] | queues: entries that point into the log, their extensions |
+//! | [`index`] | hash files from which messages are found by key |
 //! | [`recovery`] | what a stopped store still proves, and what is cut |
 //!
 //! Not here: the wire, topics' permissions, delay and transaction services (the broker crate).
@@ -26,6 +27,7 @@ pub mod dispatch_record;
 pub mod error;
 #[cfg(test)]
 mod golden;
+pub mod index;
 pub mod io;
 pub mod offset;
 pub mod recovery;
