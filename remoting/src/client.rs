@@ -2,6 +2,7 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -18,6 +19,7 @@ use crate::registry::Registry;
 use crate::service::{ClientSide, NoServerRequests, ServerRequests};
 use crate::stream::Stream;
 use crate::task::Task;
+use crate::tls::{ClientTls, Connector, TlsError};
 
 /// How a client connects and what it allows.
 #[derive(Clone)]
@@ -32,6 +34,8 @@ pub struct ClientConfig {
     pub backoff_max: Duration,
     /// Encoding of all requests; `None`: each as it says itself.
     pub serialize: Option<SerializeType>,
+    /// Are connections encrypted, and how?
+    pub tls: ClientTls,
     /// Signs each request.
     pub signer: Option<Arc<dyn RequestSigner>>,
 }
@@ -44,6 +48,7 @@ impl Default for ClientConfig {
             backoff_min: Duration::from_millis(20),
             backoff_max: Duration::from_secs(1),
             serialize: None,
+            tls: ClientTls::default(),
             signer: None,
         }
     }
@@ -60,6 +65,7 @@ struct Inner {
     side: Arc<ClientSide>,
     registry: Arc<Registry>,
     budget: Arc<PartialBudget>,
+    connector: Option<Connector>,
     peers: DashMap<Arc<str>, Arc<Peer>>,
 }
 
@@ -78,25 +84,30 @@ struct Failures {
 }
 
 impl Client {
-    /// A client that refuses all requests of servers. Needs a running tokio runtime.
-    pub fn new(config: ClientConfig) -> Self {
+    /// A client that refuses all requests of servers. Needs a running tokio runtime; fails only by its TLS settings.
+    pub fn new(config: ClientConfig) -> Result<Self, TlsError> {
         Self::with_requests(config, Arc::new(NoServerRequests))
     }
 
     /// A client that hands requests of servers to `requests`.
-    pub fn with_requests(config: ClientConfig, requests: Arc<dyn ServerRequests>) -> Self {
+    pub fn with_requests(
+        config: ClientConfig,
+        requests: Arc<dyn ServerRequests>,
+    ) -> Result<Self, TlsError> {
+        let connector = Connector::new(&config.tls)?;
         let registry = Registry::new(Arc::new(config.limits.clone()));
         tokio::spawn(Registry::watch(Arc::downgrade(&registry)));
         let inner = Inner {
             side: Arc::new(ClientSide(requests)),
             budget: PartialBudget::new(config.limits.partial_bytes),
             registry,
+            connector,
             config,
             peers: DashMap::new(),
         };
-        Self {
+        Ok(Self {
             inner: Arc::new(inner),
-        }
+        })
     }
 
     /// A request to an address (`host:port`) and its answer, whatever its code. `timeout` includes connecting.
@@ -243,10 +254,14 @@ impl Inner {
             let stream = TcpStream::connect(&**addr).await?;
             stream.set_nodelay(true)?;
             let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+            let stream = match &self.connector {
+                Some(connector) => connector.connect(addr, stream).await?,
+                None => Stream::Plain(stream),
+            };
             Ok((stream, peer, local))
         };
         let timeout = self.config.connect_timeout;
-        let connected: std::io::Result<(TcpStream, SocketAddr, SocketAddr)> =
+        let connected: std::io::Result<(Stream, SocketAddr, SocketAddr)> =
             match tokio::time::timeout(timeout, connecting).await {
                 Ok(connected) => connected,
                 Err(_) => {
@@ -262,6 +277,10 @@ impl Inner {
             limits: self.registry.limits().clone(),
             signer: self.config.signer.clone(),
         });
+        connection
+            .shared
+            .secure
+            .store(self.connector.is_some(), Ordering::Relaxed);
         if !self.registry.add(&connection) {
             return Err(format!(
                 "{} connections are open, no more are allowed",
@@ -272,7 +291,7 @@ impl Inner {
         let task = Task::new(
             connection.clone(),
             self.side.clone(),
-            Stream::Plain(stream),
+            stream,
             self.budget.clone(),
         );
         let registry = self.registry.clone();

@@ -1,6 +1,7 @@
 //! [`Connection`]: the handle by which the rest of a role knows a connection. It queues frames in the outbox,
 //! makes calls to the peer, and closes. Only the connection's own task touches the socket (`task.rs`).
 
+use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -289,10 +290,26 @@ impl Connection {
         &self.shared.origin.limits
     }
 
+    /// Waits, before its task runs, until it is to be closed.
+    pub(crate) async fn close_asked(&self) -> CloseReason {
+        poll_fn(|cx| {
+            self.shared.waker.register(cx.waker());
+            let draining = self.shared.draining.load(Ordering::Acquire);
+            if self.is_closed() || draining {
+                Poll::Ready(())
+            } else {
+                Poll::Pending
+            }
+        })
+        .await;
+        self.close_reason().unwrap_or(CloseReason::Shutdown)
+    }
+
     /// Lets the peer finish: no more requests are read, and the connection ends once all is answered.
     pub(crate) fn drain(&self) {
         self.shared.draining.store(true, Ordering::Release);
-        self.notify();
+        self.shared.notified.store(true, Ordering::Release);
+        self.shared.waker.wake();
     }
 
     pub(crate) fn begin_in_flight(&self, requests: usize) {

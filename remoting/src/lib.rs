@@ -19,6 +19,7 @@ pub mod server;
 pub mod service;
 mod stream;
 mod task;
+pub mod tls;
 
 pub use answers::{Answers, DeferredAnswers, Responder};
 pub use client::{Client, ClientConfig};
@@ -28,3 +29,4 @@ pub use frame_buffer::FrameBuffer;
 pub use limits::Limits;
 pub use server::{Server, ServerConfig, ServerHandle};
 pub use service::{NoServerRequests, ServerRequests, Service};
+pub use tls::{ClientAuth, ClientTls, ServerTls, TlsError, TlsMode};

@@ -21,6 +21,7 @@ use crate::registry::Registry;
 use crate::service::Service;
 use crate::stream::Stream;
 use crate::task::Task;
+use crate::tls::{Acceptor, ServerTls};
 
 /// Connections the kernel holds for us until they are accepted.
 const BACKLOG: i32 = 1024;
@@ -37,6 +38,8 @@ pub struct ServerConfig {
     pub addrs: Vec<SocketAddr>,
     /// Limits of its connections.
     pub limits: Limits,
+    /// Which of them are encrypted, and how.
+    pub tls: ServerTls,
 }
 
 impl ServerConfig {
@@ -69,6 +72,7 @@ struct Inner<S> {
     service: Arc<S>,
     registry: Arc<Registry>,
     budget: Arc<PartialBudget>,
+    acceptor: Option<Arc<Acceptor>>,
     counters: Arc<Counters>,
     refusal_logged: Mutex<Option<Instant>>,
 }
@@ -80,7 +84,7 @@ struct Counters {
 }
 
 impl<S: Service> Server<S> {
-    /// Takes the ports. An error names the address.
+    /// Takes the ports and reads the certificates. An error names the address or the file.
     pub fn bind(config: ServerConfig, service: Arc<S>) -> io::Result<Self> {
         let listeners = config
             .addrs
@@ -91,8 +95,10 @@ impl<S: Service> Server<S> {
             .iter()
             .map(TcpListener::local_addr)
             .collect::<io::Result<Vec<_>>>()?;
+        let acceptor = Acceptor::new(config.tls).map_err(io::Error::other)?;
         let inner = Inner {
             service,
+            acceptor,
             budget: PartialBudget::new(config.limits.partial_bytes),
             registry: Registry::new(Arc::new(config.limits)),
             counters: Arc::default(),
@@ -121,6 +127,9 @@ impl<S: Service> Server<S> {
         let mut tasks = vec![tokio::spawn(Registry::watch(Arc::downgrade(
             &inner.registry,
         )))];
+        if let Some(acceptor) = &inner.acceptor {
+            tasks.push(tokio::spawn(Acceptor::reload(Arc::downgrade(acceptor))));
+        }
         for (index, listener) in listeners.into_iter().enumerate() {
             let inner = inner.clone();
             let stop = stop.clone();
@@ -245,19 +254,47 @@ impl<S: Service> Inner<S> {
             return Ok(());
         }
         self.counters.accepted.fetch_add(1, Ordering::Relaxed);
-        let inner = self.clone();
-        tokio::spawn(async move {
-            let stream = Stream::Plain(stream);
-            let task = Task::new(
-                connection.clone(),
-                inner.service.clone(),
-                stream,
-                inner.budget.clone(),
-            );
-            task.run().await;
-            inner.registry.remove(&connection);
-        });
+        tokio::spawn(self.clone().serve(connection, stream));
         Ok(())
+    }
+
+    async fn serve(self: Arc<Self>, connection: Connection, stream: TcpStream) {
+        match self.secure(&connection, stream).await {
+            Ok(stream) => {
+                let task = Task::new(
+                    connection.clone(),
+                    self.service.clone(),
+                    stream,
+                    self.budget.clone(),
+                );
+                task.run().await;
+            }
+            Err(reason) => {
+                tracing::debug!(peer = %connection.peer(), %reason, "connection ended before its first frame");
+                connection.end(&reason);
+                connection.set_ended();
+            }
+        }
+        self.registry.remove(&connection);
+    }
+
+    /// Finds out whether the connection is to be encrypted, and agrees on it.
+    async fn secure(
+        &self,
+        connection: &Connection,
+        stream: TcpStream,
+    ) -> Result<Stream, CloseReason> {
+        let Some(acceptor) = &self.acceptor else {
+            return Ok(Stream::Plain(stream));
+        };
+        tokio::select! {
+            reason = connection.close_asked() => Err(reason),
+            accepted = acceptor.accept(stream, connection.limits().handshake) => {
+                let stream = accepted.map_err(|error| CloseReason::Tls(error.to_string().into()))?;
+                connection.shared.secure.store(matches!(stream, Stream::Tls(_)), Ordering::Relaxed);
+                Ok(stream)
+            }
+        }
     }
 
     fn refuse(&self, peer: SocketAddr) {

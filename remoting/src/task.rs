@@ -83,6 +83,7 @@ impl<S: Service> Task<S> {
         let mut session = self.service.open(&self.connection);
         let reason = self.serve(&mut session).await;
         let connection = self.connection;
+        self.io.farewell(&connection).await;
         connection.end(&reason);
         drop(self.io);
         self.service.closed(session, &connection, &reason);
@@ -107,10 +108,7 @@ impl<S: Service> Task<S> {
                             return reason;
                         }
                     }
-                    Handed::Bad(reason) => {
-                        self.io.write_once(&self.connection).await;
-                        return reason;
-                    }
+                    Handed::Bad(reason) => return reason,
                 }
             }
             if self.io.reads_in_a_row >= READS_IN_A_ROW {
@@ -317,10 +315,14 @@ impl Io {
         Poll::Ready(Ok(()))
     }
 
-    /// Offers what waits to the socket once, without waiting for it.
-    async fn write_once(&mut self, connection: &Connection) {
+    /// Offers what still waits to the socket once, and the end of TLS, without waiting for it.
+    async fn farewell(&mut self, connection: &Connection) {
+        connection.take_outbox(&mut self.writing);
         poll_fn(|cx| {
-            let _ = self.poll_write(connection, cx);
+            let written = self.poll_write(connection, cx);
+            if let (Poll::Ready(Ok(())), Stream::Tls(_)) = (written, &self.stream) {
+                let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
+            }
             Poll::Ready(())
         })
         .await;

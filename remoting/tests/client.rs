@@ -23,7 +23,7 @@ fn echo(body: &'static str) -> Command {
 async fn many_callers_share_one_connection_and_each_has_its_own_answer() {
     let (_, server) = serve(Limits::default());
     let addr = server.local_addr().to_string();
-    let client = Client::new(ClientConfig::default());
+    let client = Client::new(ClientConfig::default()).unwrap();
     let mut callers = Vec::new();
     for caller in 0..64 {
         let (client, addr) = (client.clone(), addr.clone());
@@ -57,7 +57,8 @@ async fn the_configured_encoding_is_used_for_every_request() {
         let client = Client::new(ClientConfig {
             serialize: Some(serialize),
             ..Default::default()
-        });
+        })
+        .unwrap();
         is_answer(
             &client.call(&addr, echo("x"), TIMEOUT).await.unwrap(),
             response::SUCCESS,
@@ -77,7 +78,7 @@ async fn the_configured_encoding_is_used_for_every_request() {
 #[tokio::test]
 async fn answers_out_of_order_find_their_callers() {
     let (probe, server) = serve(Limits::default());
-    let client = Client::new(ClientConfig::default());
+    let client = Client::new(ClientConfig::default()).unwrap();
     let connection = client
         .connect(&server.local_addr().to_string())
         .await
@@ -111,7 +112,7 @@ async fn answers_out_of_order_find_their_callers() {
 #[tokio::test]
 async fn each_call_ends_at_its_own_deadline_while_others_go_on() {
     let (probe, server) = serve(Limits::default());
-    let client = Client::new(ClientConfig::default());
+    let client = Client::new(ClientConfig::default()).unwrap();
     let connection = client
         .connect(&server.local_addr().to_string())
         .await
@@ -151,7 +152,7 @@ async fn each_call_ends_at_its_own_deadline_while_others_go_on() {
 async fn a_peer_silent_for_a_whole_call_loses_its_connection() {
     let (_, server) = serve(Limits::default());
     let addr = server.local_addr().to_string();
-    let client = Client::new(ClientConfig::default());
+    let client = Client::new(ClientConfig::default()).unwrap();
     let outcome = client
         .call(&addr, Command::request(HOLD), Duration::from_millis(50))
         .await;
@@ -178,7 +179,7 @@ async fn a_peer_silent_for_a_whole_call_loses_its_connection() {
 async fn closing_fails_all_waiting_calls_at_once() {
     let (probe, server) = serve(Limits::default());
     let addr = server.local_addr().to_string();
-    let client = Client::new(ClientConfig::default());
+    let client = Client::new(ClientConfig::default()).unwrap();
     let connection = client.connect(&addr).await.unwrap();
     for close in [true, false] {
         let calls: Vec<_> = (0..5)
@@ -235,7 +236,7 @@ async fn a_dead_address_fails_at_once_and_then_waits_longer_and_longer() {
         backoff_max: Duration::from_secs(150),
         ..Default::default()
     };
-    let client = Client::new(config);
+    let client = Client::new(config).unwrap();
     let first = client.call(&addr, echo("x"), TIMEOUT).await.unwrap_err();
     assert!(matches!(&first, CallError::Connect { .. }), "{first}");
     assert!(
@@ -255,7 +256,7 @@ async fn a_dead_address_fails_at_once_and_then_waits_longer_and_longer() {
 async fn a_restarted_server_is_connected_to_again() {
     let (_, server) = serve(Limits::default());
     let addr = server.local_addr();
-    let client = Client::new(ClientConfig::default());
+    let client = Client::new(ClientConfig::default()).unwrap();
     client
         .call(&addr.to_string(), echo("1"), TIMEOUT)
         .await
@@ -301,7 +302,8 @@ async fn an_address_that_does_not_answer_times_out() {
     let client = Client::new(ClientConfig {
         connect_timeout: Duration::from_millis(100),
         ..Default::default()
-    });
+    })
+    .unwrap();
     let error = client
         .call(&addr.to_string(), echo("x"), Duration::from_millis(50))
         .await
@@ -327,7 +329,8 @@ async fn more_calls_than_may_wait_are_refused() {
     let client = Client::new(ClientConfig {
         limits,
         ..Default::default()
-    });
+    })
+    .unwrap();
     let connection = client
         .connect(&server.local_addr().to_string())
         .await
@@ -351,7 +354,7 @@ async fn more_calls_than_may_wait_are_refused() {
 #[tokio::test]
 async fn a_request_too_long_for_a_frame_is_not_sent() {
     let (_, server) = serve(Limits::default());
-    let client = Client::new(ClientConfig::default());
+    let client = Client::new(ClientConfig::default()).unwrap();
     let addr = server.local_addr().to_string();
     let long = Command::request(ECHO).with_body(vec![0; 16 << 20]);
     let error = client.call(&addr, long, TIMEOUT).await.unwrap_err();
@@ -395,7 +398,7 @@ impl ServerRequests for Listening {
 async fn requests_of_the_server_are_handed_to_the_client() {
     let (probe, server) = serve(Limits::default());
     let listening = Arc::new(Listening::default());
-    let client = Client::with_requests(ClientConfig::default(), listening.clone());
+    let client = Client::with_requests(ClientConfig::default(), listening.clone()).unwrap();
     client
         .call(&server.local_addr().to_string(), echo("x"), TIMEOUT)
         .await
@@ -421,7 +424,7 @@ async fn requests_of_the_server_are_handed_to_the_client() {
         ["opened", "the client was closed"]
     );
 
-    let client = Client::new(ClientConfig::default());
+    let client = Client::new(ClientConfig::default()).unwrap();
     client
         .call(&server.local_addr().to_string(), echo("x"), TIMEOUT)
         .await
@@ -454,7 +457,8 @@ async fn every_request_is_signed() {
     let client = Client::new(ClientConfig {
         signer: Some(Arc::new(Sign)),
         ..Default::default()
-    });
+    })
+    .unwrap();
     let addr = server.local_addr().to_string();
     client
         .oneway(&addr, echo("four").with_ext("a", "1"))
