@@ -1,0 +1,43 @@
+//! Runs what the fuzz targets run over their seeds and findings (fuzz/corpus).
+
+use std::path::Path;
+
+#[path = "../../fuzz/entry/binary_header.rs"]
+mod binary_header;
+#[path = "../../fuzz/entry/frame.rs"]
+mod frame;
+#[path = "../../fuzz/entry/json_header.rs"]
+mod json_header;
+
+fn replay(target: &str, run: fn(&[u8])) {
+    let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus")).join(target);
+    let entries =
+        std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut inputs = 0;
+    for entry in entries {
+        let path = entry.expect("entry").path();
+        let data =
+            std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        // Every beginning as well: most bugs sit where something ends too early.
+        for len in 0..=data.len() {
+            run(&data[..len]);
+        }
+        inputs += 1;
+    }
+    assert!(inputs > 0, "{} is empty", folder.display());
+}
+
+#[test]
+fn frames() {
+    replay("frame", frame::run);
+}
+
+#[test]
+fn json_headers() {
+    replay("json_header", json_header::run);
+}
+
+#[test]
+fn binary_headers() {
+    replay("binary_header", binary_header::run);
+}
