@@ -3,12 +3,14 @@
 //! * [`config`]: one declaration a key; files, environment and command line; changes at run time
 //! * [`properties_file`]: Java's `.properties` dialect, comments and order kept
 //! * [`atomic_file`]: state files that survive a power cut, with a `.bak` of the content before
+//! * [`acl`]: who may do what, by `plain_acl.yml`
 //! * [`clock`], [`shutdown`], [`logging`], [`limits`], [`memory`], [`names`], [`ready`]
 //!
 //! Nothing here knows a request code's handler, a topic table or a socket.
 
 #![forbid(unsafe_code)]
 
+pub mod acl;
 pub mod atomic_file;
 pub mod clock;
 pub mod config;

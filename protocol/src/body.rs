@@ -40,13 +40,12 @@ pub use topic::*;
 
 /// Declares a body: a struct with public fields, `Default`, reading and writing.
 ///
-/// `struct Name: FLAVOUR, large { field: Type = "jsonName" | "otherSpelling", default expression; … }`, fields in the
-/// order of their JSON names, which is the order Java writes (checked when compiling). `FLAVOUR` is what `to_wire`
-/// writes; `large` stands at bodies that hold tables of a whole broker.
+/// `struct Name: FLAVOUR { field: Type = "jsonName" | "otherSpelling", default expression; … }`, fields in the order of
+/// their JSON names, which is the order Java writes (checked when compiling). `FLAVOUR` is what `to_wire` writes.
 macro_rules! body {
     (
         $(#[$attribute:meta])*
-        pub struct $name:ident: $flavour:ident $(, $size:ident)? {
+        pub struct $name:ident: $flavour:ident {
             $(
                 $(#[$field_attribute:meta])*
                 $field:ident: $type:ty = $json:literal $(| $alias:literal)* $(, default $default:expr)?;
@@ -87,23 +86,20 @@ macro_rules! body {
             }
         }
 
-        $crate::body::body_methods!($name, $flavour $(, $size)?);
+        $crate::body::body_methods!($name, $flavour);
     };
 }
 
 /// The inherent methods every body has.
 macro_rules! body_methods {
-    ($name:ident, $flavour:ident $(, $size:ident)?) => {
+    ($name:ident, $flavour:ident) => {
         impl $name {
             /// The flavour every official client reads this body in.
             pub const WIRE: $crate::json::Flavour = $crate::json::Flavour::$flavour;
 
-            /// How large the body may be.
-            pub const LIMITS: $crate::json::Limits = $crate::body::limits!($($size)?);
-
-            /// Reads the body, tolerantly (wire spec 6.1), within [`Self::LIMITS`].
+            /// Reads the body, tolerantly (wire spec 6.1).
             pub fn from_json(bytes: &[u8]) -> Result<Self, $crate::json::BodyError> {
-                $crate::json::decode_with(bytes, Self::LIMITS)
+                $crate::json::decode(bytes)
             }
 
             /// Writes the body compactly.
@@ -121,15 +117,6 @@ macro_rules! body_methods {
                 $crate::json::encode_pretty(self, flavour)
             }
         }
-    };
-}
-
-macro_rules! limits {
-    () => {
-        $crate::json::Limits::SMALL
-    };
-    (large) => {
-        $crate::json::Limits::LARGE
     };
 }
 
@@ -206,7 +193,7 @@ macro_rules! wire_enum {
     };
 }
 
-pub(crate) use {body, body_methods, default_value, limits, wire_enum};
+pub(crate) use {body, body_methods, default_value, wire_enum};
 
 /// True if the names are in ascending order.
 const fn in_order(names: &[&str]) -> bool {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 body! {
     /// Offsets of all groups: answer 43, `consumerOffset.json`, `lmqConsumerOffset.json`.
     #[derive(Eq)]
-    pub struct ConsumerOffsetWrapper: Standard, large {
+    pub struct ConsumerOffsetWrapper: Standard {
         /// `topic@group` → offset, of light message queues; `None` where these are off.
         lmq_offset_table: Option<BTreeMap<String, i64>> = "lmqOffsetTable";
         /// `topic@group` → queue id → offset.
@@ -27,7 +27,7 @@ body! {
 body! {
     /// Offsets of a broadcast consumer in its own file `offsets.json`.
     #[derive(Eq)]
-    pub struct LocalOffsetTable: Fastjson, large {
+    pub struct LocalOffsetTable: Fastjson {
         /// Queue → offset.
         offset_table: BTreeMap<MessageQueue, i64> = "offsetTable";
     }
