@@ -7,6 +7,7 @@
 mod real;
 mod simulated;
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::io;
 use std::path::Path;
@@ -104,7 +105,7 @@ pub trait Disk: Debug + Send + Sync {
     ///
     /// # Errors
     /// The system's.
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>>;
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>>;
 }
 
 /// One open file. All offsets are absolute; no position is kept.

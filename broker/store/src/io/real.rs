@@ -1,5 +1,6 @@
 //! The disk of the machine.
 
+use std::any::Any;
 use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, IoSliceMut, Write};
@@ -90,7 +91,7 @@ impl Disk for RealDisk {
         })
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
         // A record lock belongs to the process and is lost when the process closes *any* descriptor of the file. So
         // a second store of this process must be kept away before it opens the file.
         let folder = path

@@ -7,6 +7,7 @@
 //! It can also be full, fail, or hang: see [`SimulatedDisk::fail`], [`SimulatedDisk::set_capacity`],
 //! [`SimulatedDisk::hold_syncs`]. For tests; a broker never uses it.
 
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
@@ -368,7 +369,7 @@ impl Disk for SimulatedDisk {
         })
     }
 
-    fn lock(&self, path: &Path) -> io::Result<Box<dyn Send + Sync>> {
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn Any + Send + Sync>> {
         if !self.state.lock().locked.insert(path.to_owned()) {
             return Err(io::ErrorKind::WouldBlock.into());
         }

@@ -1,0 +1,393 @@
+//! Files and pages made ready before they are needed, by a thread of its own, so that an append never makes a file,
+//! touches a page that is not there, or waits for a disk.
+//!
+//! One number, `ready`, says up to which offset an append may go. It reaches into the next file, the *spare*, which is
+//! allocated, durable under its name and mapped before the current one is full. How far it runs ahead follows the load:
+//! a little while little comes in, doubling while appends use it up quickly.
+//!
+//! Under `ASYNC_FLUSH` pages are populated for writing. Under `SYNC_FLUSH` the range is written with zeros and synced
+//! first: blocks written once need no change of the file system's own records later, so that one flush is one write.
+//!
+//! The same thread gives cold pages back, see [`CommitLog::cool`].
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
+use std::task::Waker;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+
+use super::CommitLog;
+use super::file::LogFile;
+use super::folders;
+use crate::config::{FlushDiskType, StoreConfig};
+use crate::counters::add;
+use crate::error::{Refusal, StoreError};
+use crate::region::{Region, RegionWriter};
+use crate::signal::Signal;
+
+/// Pages are made ready in steps of this many bytes.
+const STEP: i64 = 1 << 20;
+/// The same under `SYNC_FLUSH`, where each step is synced.
+const SYNCED_STEP: i64 = 4 << 20;
+/// A file or page that could not be had is tried again after this long.
+const RETRY: Duration = Duration::from_millis(200);
+/// Refills closer together than this mean load.
+const BUSY: Duration = Duration::from_millis(20);
+/// Without a refill for this long there is no load.
+const QUIET: Duration = Duration::from_secs(1);
+
+/// Says which state of readiness an append saw: waiting with it misses nothing that happened since.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RoomTicket(u64);
+
+/// The next file, ready to be written.
+#[derive(Debug)]
+pub(crate) struct Spare {
+    pub(crate) file: Arc<LogFile>,
+    pub(crate) writer: RegionWriter,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) struct Ahead {
+    log: Arc<CommitLog>,
+    idle: i64,
+    load: i64,
+    zero_first: bool,
+    ready: AtomicI64,
+    /// An append needs pages up to here.
+    wanted: AtomicI64,
+    /// Once appends reach this offset there is work.
+    wake_at: AtomicI64,
+    generation: AtomicU64,
+    work: Signal,
+    nudged: AtomicBool,
+    stop: AtomicBool,
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    spare: Option<Spare>,
+    /// Where the next spare begins; `None` until a slave knows where its log begins.
+    next_base: Option<i64>,
+    trouble: Option<Arc<Refusal>>,
+    wakers: Vec<Waker>,
+}
+
+impl Ahead {
+    /// For a log that ends at its published end; the next file begins at `next_base`.
+    pub(crate) fn new(log: Arc<CommitLog>, config: &StoreConfig, next_base: Option<i64>) -> Self {
+        let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX).max(4096);
+        let end = log.max_offset().get();
+        Self {
+            idle: bytes(config.populate_idle_bytes),
+            load: bytes(config.populate_load_bytes.max(config.populate_idle_bytes)),
+            zero_first: config.flush_disk_type == FlushDiskType::SyncFlush,
+            log,
+            ready: AtomicI64::new(end),
+            wanted: AtomicI64::new(0),
+            wake_at: AtomicI64::new(i64::MAX),
+            generation: AtomicU64::new(0),
+            work: Signal::default(),
+            nudged: AtomicBool::new(true),
+            stop: AtomicBool::new(false),
+            state: Mutex::new(State {
+                next_base,
+                ..State::default()
+            }),
+            changed: Condvar::new(),
+        }
+    }
+
+    /// Starts the thread.
+    pub(crate) fn start(self: &Arc<Self>) -> Result<JoinHandle<()>, StoreError> {
+        let this = Arc::clone(self);
+        std::thread::Builder::new()
+            .name("store-ahead".into())
+            .spawn(move || this.run())
+            .map_err(|error| StoreError::io("store-ahead", "start thread", error))
+    }
+
+    /// Ends the thread soon.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.work.notify();
+        self.announce(|_| {});
+    }
+
+    /// Removes the spare file, which holds nothing. After the thread ended.
+    pub(crate) fn remove_spare(&self) -> Result<(), StoreError> {
+        let Some(spare) = self.state.lock().spare.take() else {
+            return Ok(());
+        };
+        let path = &spare.file.path;
+        self.log
+            .disk
+            .remove_file(path)
+            .map_err(|error| StoreError::io(path, "remove", error))
+    }
+
+    /// Whether pages up to `end` are ready. If not, they will be.
+    pub(crate) fn is_ready(&self, end: i64) -> bool {
+        if end <= self.ready.load(Ordering::Acquire) {
+            return true;
+        }
+        self.wanted.fetch_max(end, Ordering::AcqRel);
+        self.nudge();
+        false
+    }
+
+    /// Appends have reached `end`.
+    pub(crate) fn consumed(&self, end: i64) {
+        if end >= self.wake_at.load(Ordering::Relaxed) {
+            self.nudge();
+        }
+    }
+
+    /// The next file, if it begins at `base` and is there. Else why it cannot be had, or nothing if it is coming.
+    pub(crate) fn take_spare(&self, base: i64) -> Result<Spare, Option<Arc<Refusal>>> {
+        let mut state = self.state.lock();
+        if state
+            .spare
+            .as_ref()
+            .is_some_and(|spare| spare.file.base == base)
+            && let Some(spare) = state.spare.take()
+        {
+            state.next_base = Some(spare.file.end());
+            drop(state);
+            self.nudge();
+            return Ok(spare);
+        }
+        let trouble = state.trouble.clone();
+        drop(state);
+        self.nudge();
+        Err(trouble)
+    }
+
+    /// An empty slave's log begins in the middle.
+    pub(crate) fn begin_at(&self, at: i64) {
+        self.state.lock().next_base = Some(at - at.rem_euclid(self.log.file_size()));
+        self.ready.store(at, Ordering::Release);
+        self.nudge();
+    }
+
+    /// Why files or pages cannot be had now.
+    pub(crate) fn trouble(&self) -> Option<Arc<Refusal>> {
+        self.state.lock().trouble.clone()
+    }
+
+    /// A ticket for the state now; taken before looking whether there is room.
+    pub(crate) fn ticket(&self) -> RoomTicket {
+        RoomTicket(self.generation.load(Ordering::Acquire))
+    }
+
+    /// Has `waker` woken at the next change; `true` if there was one since the ticket.
+    pub(crate) fn changed_since(&self, ticket: RoomTicket, waker: &Waker) -> bool {
+        let mut state = self.state.lock();
+        let changed = self.ticket() != ticket;
+        if !changed && !state.wakers.iter().any(|known| known.will_wake(waker)) {
+            state.wakers.push(waker.clone());
+        }
+        changed
+    }
+
+    /// Waits for a change since the ticket, until `deadline`.
+    pub(crate) fn wait(&self, ticket: RoomTicket, deadline: Instant) -> bool {
+        let mut state = self.state.lock();
+        while self.ticket() == ticket {
+            if self.changed.wait_until(&mut state, deadline).timed_out() {
+                return self.ticket() != ticket;
+            }
+        }
+        true
+    }
+
+    fn nudge(&self) {
+        self.nudged.store(true, Ordering::Release);
+        self.work.notify();
+    }
+
+    /// Changes the state and tells all who wait.
+    fn announce<R>(&self, change: impl FnOnce(&mut State) -> R) -> R {
+        let mut state = self.state.lock();
+        let result = change(&mut state);
+        self.generation.fetch_add(1, Ordering::AcqRel);
+        let wakers = std::mem::take(&mut state.wakers);
+        drop(state);
+        self.changed.notify_all();
+        wakers.into_iter().for_each(Waker::wake);
+        result
+    }
+
+    fn run(&self) {
+        let mut ahead = self.idle;
+        let mut last_refill = Instant::now();
+        while !self.stop.load(Ordering::Acquire) {
+            self.nudged.store(false, Ordering::Release);
+            self.log.cool();
+            let pause = match self.work_once(ahead) {
+                Ok(true) => {
+                    if self.state.lock().trouble.is_some() {
+                        self.announce(|state| state.trouble = None);
+                    }
+                    continue;
+                }
+                Ok(false) => QUIET,
+                Err(refusal) => {
+                    self.announce(|state| state.trouble = Some(Arc::new(refusal)));
+                    RETRY
+                }
+            };
+            let refilled = Instant::now();
+            let nudged = self.work.wait(pause, || {
+                self.nudged.load(Ordering::Acquire) || self.stop.load(Ordering::Acquire)
+            });
+            ahead = match refilled.duration_since(last_refill) {
+                gap if gap < BUSY && nudged => ahead.saturating_mul(2).min(self.load),
+                _ if !nudged => self.idle,
+                _ => ahead,
+            };
+            last_refill = refilled;
+        }
+    }
+
+    /// Does one piece of work; `false` if there is none.
+    fn work_once(&self, ahead: i64) -> Result<bool, Refusal> {
+        let missing = {
+            let state = self.state.lock();
+            state.next_base.filter(|_| state.spare.is_none())
+        };
+        // Pages of the current file come before the next file: appends wait for the nearer one.
+        if self.populate(ahead)? {
+            return Ok(true);
+        }
+        match missing {
+            Some(base) => self.make_spare(base).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    fn make_spare(&self, base: i64) -> Result<(), Refusal> {
+        let size = self.log.file_size();
+        let made = match self.log.folders.for_new(&*self.log.disk, base, size) {
+            Some(path) => folders::create(&*self.log.disk, &path, base, size).and_then(|file| {
+                let region = file
+                    .map(0)
+                    .map_err(|error| StoreError::io(&path, "map", error))?;
+                Ok((file, region))
+            }),
+            None => Err(StoreError::Config {
+                key: "storePathCommitLog",
+                value: String::new(),
+                reason: "every folder is also in readOnlyCommitLogStorePaths".into(),
+            }),
+        };
+        match made {
+            Ok((file, region)) => {
+                let spare = region.writer().map(|writer| Spare {
+                    file: Arc::new(file),
+                    writer,
+                });
+                add(&self.log.counters.files_made, 1);
+                self.announce(|state| {
+                    // A slave may have learned meanwhile that its log begins elsewhere.
+                    if state.next_base == Some(base) {
+                        state.spare = spare;
+                    }
+                    state.trouble = None;
+                });
+                Ok(())
+            }
+            Err(error) => {
+                add(&self.log.counters.files_not_made, 1);
+                Err(refusal_of(error))
+            }
+        }
+    }
+
+    /// Makes the next step of pages ready; `false` if enough are.
+    fn populate(&self, ahead: i64) -> Result<bool, Refusal> {
+        let from = self.ready.load(Ordering::Acquire);
+        let position = self.log.max_offset().get();
+        let target = position
+            .saturating_add(ahead)
+            .max(self.wanted.load(Ordering::Acquire));
+        self.wake_at.store(
+            from.saturating_sub(ahead / 2).max(position),
+            Ordering::Relaxed,
+        );
+        if from >= target {
+            return Ok(false);
+        }
+        let Some((file, region)) = self.file_for(from) else {
+            return Ok(false);
+        };
+        let step = if self.zero_first { SYNCED_STEP } else { STEP };
+        let to = (from + step).min(target.max(from + 4096)).min(file.end());
+        let (start, end) = (file.within(from), file.within(to));
+        let done = if self.zero_first {
+            write_zeros(&file, start, end).and_then(|()| file.file.sync_data())
+        } else {
+            region.populate(start as usize..end as usize)
+        };
+        done.map_err(|error| Refusal {
+            path: file.path.clone(),
+            reason: format!("making pages ready failed: {error}"),
+            until_restart: false,
+        })?;
+        self.ready.store(to, Ordering::Release);
+        self.wake_at.store(
+            to.saturating_sub(ahead / 2).max(position),
+            Ordering::Relaxed,
+        );
+        add(
+            &self.log.counters.populated_bytes,
+            u64::try_from(to - from).unwrap_or(0),
+        );
+        self.announce(|_| {});
+        Ok(true)
+    }
+
+    /// The file whose pages at `from` are to be made ready: the current one or the spare.
+    fn file_for(&self, from: i64) -> Option<(Arc<LogFile>, Arc<Region>)> {
+        if let Some(file) = self.log.file_at(from) {
+            let region = file.region()?;
+            return Some((file, region));
+        }
+        let state = self.state.lock();
+        let spare = state
+            .spare
+            .as_ref()
+            .filter(|spare| spare.file.base <= from && from < spare.file.end())?;
+        Some((Arc::clone(&spare.file), Arc::clone(spare.writer.region())))
+    }
+}
+
+fn write_zeros(file: &LogFile, start: u64, end: u64) -> std::io::Result<()> {
+    let zeros = vec![0; usize::try_from(end - start).unwrap_or(0)];
+    file.file.write_all_at(&zeros, start)
+}
+
+fn refusal_of(error: StoreError) -> Refusal {
+    match error {
+        StoreError::Io {
+            path,
+            operation,
+            source,
+        } => Refusal {
+            path,
+            reason: format!("{operation} failed: {source}"),
+            until_restart: false,
+        },
+        other => Refusal {
+            path: Path::new("commitlog").into(),
+            reason: other.to_string(),
+            until_restart: false,
+        },
+    }
+}
