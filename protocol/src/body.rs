@@ -40,12 +40,13 @@ pub use topic::*;
 
 /// Declares a body: a struct with public fields, `Default`, reading and writing.
 ///
-/// `struct Name: FLAVOUR { field: Type = "jsonName" | "otherSpelling", default expression; … }`, fields in the order of
-/// their JSON names, which is the order Java writes (checked when compiling). `FLAVOUR` is what `to_wire` writes.
+/// `struct Name: FLAVOUR, large { field: Type = "jsonName" | "otherSpelling", default expression; … }`, fields in the
+/// order of their JSON names, which is the order Java writes (checked when compiling). `FLAVOUR` is what `to_wire`
+/// writes; `large` stands at bodies that hold tables of a whole broker.
 macro_rules! body {
     (
         $(#[$attribute:meta])*
-        pub struct $name:ident: $flavour:ident {
+        pub struct $name:ident: $flavour:ident $(, $size:ident)? {
             $(
                 $(#[$field_attribute:meta])*
                 $field:ident: $type:ty = $json:literal $(| $alias:literal)* $(, default $default:expr)?;
@@ -86,20 +87,23 @@ macro_rules! body {
             }
         }
 
-        $crate::body::body_methods!($name, $flavour);
+        $crate::body::body_methods!($name, $flavour $(, $size)?);
     };
 }
 
 /// The inherent methods every body has.
 macro_rules! body_methods {
-    ($name:ident, $flavour:ident) => {
+    ($name:ident, $flavour:ident $(, $size:ident)?) => {
         impl $name {
             /// The flavour every official client reads this body in.
             pub const WIRE: $crate::json::Flavour = $crate::json::Flavour::$flavour;
 
-            /// Reads the body, tolerantly (wire spec 6.1).
+            /// How large the body may be.
+            pub const LIMITS: $crate::json::Limits = $crate::body::limits!($($size)?);
+
+            /// Reads the body, tolerantly (wire spec 6.1), within [`Self::LIMITS`].
             pub fn from_json(bytes: &[u8]) -> Result<Self, $crate::json::BodyError> {
-                $crate::json::decode(bytes)
+                $crate::json::decode_with(bytes, Self::LIMITS)
             }
 
             /// Writes the body compactly.
@@ -117,6 +121,15 @@ macro_rules! body_methods {
                 $crate::json::encode_pretty(self, flavour)
             }
         }
+    };
+}
+
+macro_rules! limits {
+    () => {
+        $crate::json::Limits::SMALL
+    };
+    (large) => {
+        $crate::json::Limits::LARGE
     };
 }
 
@@ -193,7 +206,7 @@ macro_rules! wire_enum {
     };
 }
 
-pub(crate) use {body, body_methods, default_value, wire_enum};
+pub(crate) use {body, body_methods, default_value, limits, wire_enum};
 
 /// True if the names are in ascending order.
 const fn in_order(names: &[&str]) -> bool {

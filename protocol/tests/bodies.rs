@@ -294,3 +294,16 @@ fn queues_are_ordered_by_topic_broker_and_number() {
         ]
     );
 }
+
+#[test]
+fn what_clients_send_is_limited_more_tightly_than_the_tables_of_a_broker() {
+    let empty_entries = |field: &str| format!(r#"{{"{field}":[{}]}}"#, "{},".repeat(200_000));
+    let heartbeat = HeartbeatData::from_json(empty_entries("consumerDataSet").as_bytes());
+    let error = heartbeat.unwrap_err().to_string();
+    assert!(
+        error.starts_with("JSON: more than 200000 keys and values at byte"),
+        "{error}"
+    );
+    let stats = ConsumeStatsList::from_json(empty_entries("consumeStatsList").as_bytes());
+    assert_eq!(stats.unwrap().consume_stats_list.len(), 200_000);
+}

@@ -64,7 +64,7 @@ body! {
 body! {
     /// Answer to GET_ALL_PRODUCER_INFO (328).
     #[derive(Eq)]
-    pub struct ProducerTableInfo: Fastjson {
+    pub struct ProducerTableInfo: Fastjson, large {
         /// Producer group → members.
         data: BTreeMap<String, Vec<ProducerInfo>> = "data";
     }

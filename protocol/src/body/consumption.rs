@@ -18,7 +18,7 @@ body! {
 
 body! {
     /// Answer to GET_CONSUME_STATS (208).
-    pub struct ConsumeStats: Fastjson {
+    pub struct ConsumeStats: Fastjson, large {
         /// Messages a second.
         consume_tps: f64 = "consumeTps";
         /// Queue → offsets.
@@ -28,7 +28,7 @@ body! {
 
 body! {
     /// Answer to GET_BROKER_CONSUME_STATS (317).
-    pub struct ConsumeStatsList: Fastjson {
+    pub struct ConsumeStatsList: Fastjson, large {
         /// Address of the broker.
         broker_addr: Option<String> = "brokerAddr";
         /// Group → one entry a topic; one group an item.
@@ -54,7 +54,7 @@ body! {
 body! {
     /// Answer to GET_TOPIC_STATS_INFO (202).
     #[derive(Eq)]
-    pub struct TopicStatsTable: Fastjson {
+    pub struct TopicStatsTable: Fastjson, large {
         /// Queue → its ends.
         offset_table: BTreeMap<MessageQueue, TopicOffset> = "offsetTable";
     }
@@ -87,7 +87,7 @@ body! {
 body! {
     /// Answer to QUERY_CONSUME_TIME_SPAN (303).
     #[derive(Eq)]
-    pub struct QueryConsumeTimeSpanBody: Fastjson {
+    pub struct QueryConsumeTimeSpanBody: Fastjson, large {
         /// One entry a queue.
         consume_time_span_set: Vec<QueueTimeSpan> = "consumeTimeSpanSet";
     }

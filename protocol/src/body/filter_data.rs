@@ -60,7 +60,7 @@ body! {
 body! {
     /// All filters.
     #[derive(Eq)]
-    pub struct ConsumerFilterTable: Fastjson {
+    pub struct ConsumerFilterTable: Fastjson, large {
         /// Topic → filters.
         filter_data_by_topic: BTreeMap<String, FilterDataByGroup> = "filterDataByTopic";
     }

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 body! {
     /// A table of strings: answers 28 (runtime information), 103 (order topics) and 219 (a KV namespace).
     #[derive(Eq)]
-    pub struct KvTable: Fastjson {
+    pub struct KvTable: Fastjson, large {
         /// Key → value.
         table: BTreeMap<String, String> = "table";
     }
@@ -15,7 +15,7 @@ body! {
 body! {
     /// The name server's file `kvConfig.json`.
     #[derive(Eq)]
-    pub struct KvConfigTable: Fastjson {
+    pub struct KvConfigTable: Fastjson, large {
         /// Namespace → key → value. Required: a file without it is refused.
         config_table: Option<BTreeMap<String, BTreeMap<String, String>>> = "configTable";
     }
@@ -24,7 +24,7 @@ body! {
 body! {
     /// A list of topics: answers 206, 224, 304, 305, 311, 312, 313.
     #[derive(Eq)]
-    pub struct TopicList: Fastjson {
+    pub struct TopicList: Fastjson, large {
         /// Address of some broker; only in answer 304.
         broker_addr: Option<String> = "brokerAddr";
         /// The topics; in answer 304 the names of all clusters and brokers.
@@ -35,7 +35,7 @@ body! {
 body! {
     /// A list of consumer groups: answer 300.
     #[derive(Eq)]
-    pub struct GroupList: Fastjson {
+    pub struct GroupList: Fastjson, large {
         /// The groups.
         group_list: Vec<String> = "groupList";
     }

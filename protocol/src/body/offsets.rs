@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 body! {
     /// Offsets of all groups: answer 43, `consumerOffset.json`, `lmqConsumerOffset.json`.
     #[derive(Eq)]
-    pub struct ConsumerOffsetWrapper: Standard {
+    pub struct ConsumerOffsetWrapper: Standard, large {
         /// `topic@group` → offset, of light message queues; `None` where these are off.
         lmq_offset_table: Option<BTreeMap<String, i64>> = "lmqOffsetTable";
         /// `topic@group` → queue id → offset.
@@ -27,7 +27,7 @@ body! {
 body! {
     /// Offsets of a broadcast consumer in its own file `offsets.json`.
     #[derive(Eq)]
-    pub struct LocalOffsetTable: Fastjson {
+    pub struct LocalOffsetTable: Fastjson, large {
         /// Queue → offset.
         offset_table: BTreeMap<MessageQueue, i64> = "offsetTable";
     }

@@ -15,7 +15,7 @@ pub const MAX_INFLATED_REGISTRATION: usize = 16 * 1024 * 1024;
 body! {
     /// The topics and filter servers of a broker, plain form.
     #[derive(Eq)]
-    pub struct RegisterBrokerBody: Fastjson {
+    pub struct RegisterBrokerBody: Fastjson, large {
         /// Addresses of the broker's filter servers. `None` only for an explicit null: not sent.
         filter_server_list: Option<Vec<String>> = "filterServerList", default Some(Vec::new());
         /// The topics: all of them, or those that changed.

@@ -108,7 +108,7 @@ impl ToJson for ResetOffsetBody {
 body! {
     /// Answers 221 (client to broker) and 223 (broker to tool). Java writes both tables, the unused one as `{}`.
     #[derive(Eq)]
-    pub struct GetConsumerStatusBody: Fastjson {
+    pub struct GetConsumerStatusBody: Fastjson, large {
         /// Client id → queue → offset, in answer 223.
         consumer_table: BTreeMap<String, BTreeMap<MessageQueue, i64>> = "consumerTable";
         /// Queue → offset, in answer 221.

@@ -59,7 +59,7 @@ body! {
 
 body! {
     /// Answer to GET_CONSUMER_RUNNING_INFO (307). A broker relays the bytes without reading them.
-    pub struct ConsumerRunningInfo: Fastjson {
+    pub struct ConsumerRunningInfo: Fastjson, large {
         /// Stack traces, if asked for.
         jstack: Option<String> = "jstack";
         /// Queue → what the consumer holds of it.

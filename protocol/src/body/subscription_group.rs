@@ -41,7 +41,7 @@ impl SubscriptionGroupConfig {
 body! {
     /// All consumer groups of a broker.
     #[derive(Eq)]
-    pub struct SubscriptionGroupWrapper: Fastjson {
+    pub struct SubscriptionGroupWrapper: Fastjson, large {
         /// Version of the table.
         data_version: DataVersion = "dataVersion";
         /// Group → configuration.

@@ -71,7 +71,7 @@ body! {
     /// All topics of a broker: answer 21, body of old registrations, and `topics.json`
     /// (Java's `TopicConfigSerializeWrapper`).
     #[derive(Eq)]
-    pub struct TopicConfigWrapper: Fastjson {
+    pub struct TopicConfigWrapper: Fastjson, large {
         /// Version of the table.
         data_version: DataVersion = "dataVersion";
         /// Topic → configuration.

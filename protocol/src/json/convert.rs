@@ -5,7 +5,7 @@ use super::error::BodyError;
 use super::value::Value;
 use super::writer::{Flavour, Writer};
 use super::{encode, reader};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What can be read from a [`Value`].
 pub trait FromValue: Sized {
@@ -107,6 +107,7 @@ impl FromValue for i32 {
 }
 
 impl FromValue for f64 {
+    /// What is not finite reads as null, as it is written.
     fn from_value(value: &Value<'_>) -> Result<Option<Self>, BodyError> {
         let text = match value {
             Value::Null | Value::Reference(_) => return Ok(None),
@@ -115,13 +116,12 @@ impl FromValue for f64 {
             Value::Text(text) => text,
             _ => return Err(value.mismatch("a number")),
         };
-        match text.trim() {
-            "" | "null" | "NULL" | "NaN" => Ok(None),
-            text => text
-                .parse()
-                .map(Some)
-                .map_err(|_| value.mismatch("a number")),
+        let text = text.trim();
+        if matches!(text, "" | "null" | "NULL") {
+            return Ok(None);
         }
+        let number: f64 = text.parse().map_err(|_| value.mismatch("a number"))?;
+        Ok(Some(number).filter(|number| number.is_finite()))
     }
 }
 
@@ -160,6 +160,13 @@ impl<T: FromValue> FromValue for Vec<T> {
             read.extend(T::from_value(item).map_err(|error| error.inside(&format!("[{index}]")))?);
         }
         Ok(Some(read))
+    }
+}
+
+impl<T: FromValue + Ord> FromValue for BTreeSet<T> {
+    /// As a list.
+    fn from_value(value: &Value<'_>) -> Result<Option<Self>, BodyError> {
+        Ok(Vec::from_value(value)?.map(BTreeSet::from_iter))
     }
 }
 
@@ -214,14 +221,14 @@ macro_rules! number_keys {
             fn write_key(&self, writer: &mut Writer) {
                 match writer.flavour() {
                     Flavour::Standard => writer.raw(&format!("\"{self}\"")),
-                    Flavour::Fastjson => writer.raw(&self.to_string()),
+                    Flavour::Fastjson => self.write(writer),
                 }
             }
         }
 
         impl ToJson for $number {
             fn write(&self, writer: &mut Writer) {
-                writer.raw(&self.to_string());
+                writer.raw(itoa::Buffer::new().format(*self));
             }
 
             fn is_number(&self) -> bool {
@@ -310,6 +317,13 @@ impl<T: ToJson> ToJson for Option<T> {
 impl<T: ToJson> ToJson for Vec<T> {
     fn write(&self, writer: &mut Writer) {
         writer.array(self);
+    }
+}
+
+impl<T: ToJson> ToJson for BTreeSet<T> {
+    /// On one line, even indented.
+    fn write(&self, writer: &mut Writer) {
+        writer.set(self.iter());
     }
 }
 

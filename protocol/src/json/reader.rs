@@ -9,22 +9,32 @@ use super::reference;
 use super::value::Value;
 use std::borrow::Cow;
 
-/// How much a text may contain.
+/// How much a text may contain. A node takes 32 bytes of memory while the body is read, and up to 200 bytes in the typed
+/// body that it becomes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Limits {
     /// Nesting of arrays and objects.
     pub depth: usize,
-    /// Keys and values together; each takes 32 bytes of memory while the body is read.
+    /// Keys and values together.
     pub nodes: usize,
 }
 
+impl Limits {
+    /// For what any client may send: heartbeats of 10,000 subscriptions, locks on 25,000 queues.
+    pub const SMALL: Limits = Limits {
+        depth: 64,
+        nodes: 200_000,
+    };
+    /// For the tables of a whole broker: as many topics as one frame holds, a million offsets.
+    pub const LARGE: Limits = Limits {
+        depth: 64,
+        nodes: 2_000_000,
+    };
+}
+
 impl Default for Limits {
-    /// 64 deep; 3,000,000 keys and values: registrations of 180,000 topics, or 1,500,000 offsets.
     fn default() -> Self {
-        Limits {
-            depth: 64,
-            nodes: 3_000_000,
-        }
+        Limits::SMALL
     }
 }
 

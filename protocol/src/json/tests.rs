@@ -2,7 +2,7 @@
 
 use super::*;
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 fn text(text: &str) -> Value<'_> {
     Value::Text(text.into())
@@ -242,6 +242,18 @@ fn indented_text_looks_as_java_writes_configuration_files() {
         String::from_utf8(encode_pretty(&value, Flavour::Fastjson)).unwrap(),
         expected
     );
+}
+
+#[test]
+fn indented_sets_stay_on_one_line() {
+    let set = BTreeSet::from(["JAVA%V4_9_8".to_owned(), "GO%V4_9_8".to_owned()]);
+    let table = BTreeMap::from([("clientInfo".to_owned(), set)]);
+    let written = String::from_utf8(encode_pretty(&table, Flavour::Fastjson)).unwrap();
+    assert_eq!(
+        written,
+        "{\n\t\"clientInfo\":[\"GO%V4_9_8\",\"JAVA%V4_9_8\"]\n}"
+    );
+    assert_eq!(decode(written.as_bytes()), Ok(table));
 }
 
 /// Any value whose keys are strings, numbers or flat objects.

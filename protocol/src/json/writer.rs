@@ -65,12 +65,21 @@ impl Writer {
         }
     }
 
-    /// Writes an array, null items included. Arrays of numbers stay on one line.
+    /// Writes an array, null items included. Indented, each item gets a line, but for arrays of numbers.
     pub fn array<T: ToJson>(&mut self, items: &[T]) {
         let lines = self.indented && !items.iter().all(ToJson::is_number);
+        self.items(items.iter(), lines);
+    }
+
+    /// Writes an array that stays on one line, as Java's sets do.
+    pub fn set<'i, T: ToJson + 'i>(&mut self, items: impl Iterator<Item = &'i T>) {
+        self.items(items, false);
+    }
+
+    fn items<'i, T: ToJson + 'i>(&mut self, items: impl Iterator<Item = &'i T>, lines: bool) {
         self.raw("[");
         self.level += 1;
-        for (index, item) in items.iter().enumerate() {
+        for (index, item) in items.enumerate() {
             if index > 0 {
                 self.raw(",");
             }
