@@ -6,6 +6,8 @@ use std::path::Path;
 mod binary_header;
 #[path = "../../fuzz/entry/frame.rs"]
 mod frame;
+#[path = "../../fuzz/entry/json.rs"]
+mod json;
 #[path = "../../fuzz/entry/json_header.rs"]
 mod json_header;
 
@@ -30,6 +32,11 @@ fn replay(target: &str, run: fn(&[u8])) {
 #[test]
 fn frames() {
     replay("frame", frame::run);
+}
+
+#[test]
+fn json_texts_and_bodies() {
+    replay("json", json::run);
 }
 
 #[test]
