@@ -61,6 +61,10 @@ counters! {
     flush_failures,
     /// Checkpoint: times it was written.
     checkpoints,
+    /// Dispatch: messages whose queue entries were written.
+    dispatched_messages,
+    /// Index: records looked at.
+    indexed_records,
 }
 
 /// Adds to a counter.

@@ -21,6 +21,7 @@ struct Reasons {
     slave: Option<Arc<Refusal>>,
     failure: Option<Arc<Refusal>>,
     disk_full: Option<Arc<Refusal>>,
+    dispatch: Option<Arc<Refusal>>,
 }
 
 impl Reasons {
@@ -29,6 +30,7 @@ impl Reasons {
             .as_ref()
             .or(self.slave.as_ref())
             .or(self.disk_full.as_ref())
+            .or(self.dispatch.as_ref())
     }
 }
 
@@ -54,6 +56,13 @@ impl Gate {
     pub fn set_disk_full(&self, refusal: Option<Refusal>) {
         let mut reasons = self.reasons.write();
         reasons.disk_full = refusal.map(Arc::new);
+        self.update(&reasons);
+    }
+
+    /// Shuts while messages cannot be entered into their queues, where nobody could read them; `None` opens again.
+    pub fn set_dispatch_trouble(&self, refusal: Option<Arc<Refusal>>) {
+        let mut reasons = self.reasons.write();
+        reasons.dispatch = refusal;
         self.update(&reasons);
     }
 

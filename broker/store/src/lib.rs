@@ -17,6 +17,9 @@
 //! | [`offset`] | [`PhysicalOffset`], [`QueueOffset`] |
 //! | [`delay_level`] | how long delayed messages wait |
 //! | [`dispatch_record`] | what consume queues and index get to know of a record |
+//! | [`dispatch`] | the threads that fill queues and index from the log |
+//! | [`read`] | messages by queue offset, by place, by key, by time |
+//! | [`retention`] | what is deleted when; full disks |
 //! | [`io`] | the disk as the store sees it: the real one, and a simulated one whose power can be cut |
 //! | [`consume_queue`] | queues: entries that point into the log, their extensions |
 //! | [`index`] | hash files from which messages are found by key |
@@ -37,6 +40,7 @@ pub mod consume_queue;
 pub mod counters;
 pub mod damage;
 pub mod delay_level;
+pub mod dispatch;
 pub mod dispatch_record;
 pub mod error;
 pub mod flush;
@@ -47,9 +51,12 @@ pub mod index;
 pub mod io;
 pub mod log_store;
 pub mod offset;
+pub mod read;
 pub mod recovery;
 pub mod region;
+pub mod retention;
 pub mod signal;
+pub mod store;
 
 pub use append::message::{AppendMessage, AppendOutcome, AppendResult};
 pub use append::{Appended, ReplicaAppended};
@@ -57,10 +64,14 @@ pub use clock::StoreClock;
 pub use commit_log::ahead::RoomTicket;
 pub use commit_log::{CommitLog, LogRead};
 pub use config::{FlushDiskType, StoreConfig, StoreRole};
+pub use consume_queue::{Blocking, ReadError};
 pub use delay_level::DelayLevels;
+pub use dispatch::{DispatchListener, Dispatched, FilterBits};
 pub use dispatch_record::DispatchRecord;
 pub use error::{AppendError, Refusal, StoreError};
 pub use flush::{FlushOutcome, FlushWaiter};
 pub use log_store::LogStore;
 pub use offset::{PhysicalOffset, QueueOffset};
+pub use read::{GetRequest, GetResult, GetStatus, MessageFilter, NoFilter, QueryResult, Reader};
 pub use recovery::{RecoveryProgress, RecoveryReport};
+pub use store::Store;

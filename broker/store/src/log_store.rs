@@ -54,7 +54,7 @@ pub struct LogStore {
 }
 
 impl LogStore {
-    /// Opens, recovering first. `derived` is loaded already; it is given the records it lacks, and cut where the log ends.
+    /// Opens, recovering first. `derived` is loaded, it is given the records it lacks, and cut where the log ends.
     ///
     /// # Errors
     /// Nothing was changed if the store is locked, or the configuration does not fit the files.
@@ -86,6 +86,7 @@ impl LogStore {
         let mut extended = Vec::new();
         let files = Arc::new(folders.load(&*disk, size, &mut extended)?);
 
+        derived.load(clean, &checkpoint)?;
         let scan = Scan {
             config,
             files: Arc::clone(&files),

@@ -9,6 +9,7 @@
 //! | `by_time` | one queue: which message was stored when |
 //! | [`ext`] | extension units |
 //! | [`table`] | all queues |
+//! | `catalogue` | which queues there were, to notice one whose files are gone |
 //! | `segments`, `open_files` | equal files of one address space; the bounded set of descriptors |
 //!
 //! Not here: who writes entries and when (`dispatch`), which messages a reader gets (`read`), what is deleted when
@@ -20,6 +21,7 @@ use crate::config::StoreConfig;
 use crate::error::StoreError;
 
 mod by_time;
+mod catalogue;
 pub mod entry;
 pub mod ext;
 mod open_files;

@@ -62,7 +62,7 @@ pub struct ConsumeQueue {
     tail: Mutex<Tail>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Writer {
     /// Bytes of the entries before `next` that are not in the files yet.
     pending: Vec<u8>,
@@ -70,6 +70,8 @@ pub(super) struct Writer {
     next: i64,
     /// End in the commit log of the last message entered.
     pub(super) physical_end: i64,
+    /// Whether there is no entry yet, in the files or pending.
+    pub(super) empty: bool,
     /// First entry that is a message, when a queue begins in the middle.
     first: Option<i64>,
     pub(super) ext: ExtWriter,
@@ -115,7 +117,7 @@ impl ConsumeQueue {
             min: AtomicI64::new(0),
             max: AtomicI64::new(0),
             flushed: AtomicI64::new(0),
-            writer: Mutex::default(),
+            writer: Mutex::new(Writer::new()),
             tail: Mutex::default(),
         }
     }
@@ -158,11 +160,17 @@ impl ConsumeQueue {
             return Ok(Pushed::Refused);
         }
         let physical_end = record.end().get();
-        if physical_end <= writer.physical_end || number < writer.next {
+        if physical_end <= writer.physical_end {
+            return Ok(Pushed::Present);
+        }
+        if number == 0 && !writer.empty {
+            self.begin_again(&mut writer)?;
+        }
+        if number < writer.next {
             return Ok(Pushed::Present);
         }
         let first = writer.pending.is_empty();
-        if number > writer.next {
+        if number > writer.next || writer.empty {
             self.pad(&mut writer, number)?;
         }
         let entry = self.entry_for(&mut writer, record, bit_map);
@@ -176,7 +184,7 @@ impl ConsumeQueue {
 
     fn is_sane(&self, writer: &Writer, record: &DispatchRecord<'_>) -> bool {
         let number = record.queue_offset.get();
-        let near = writer.next == 0 || number.saturating_sub(writer.next) <= MAX_GAP;
+        let near = writer.empty || number.saturating_sub(writer.next) <= MAX_GAP;
         let addressable = (0..i64::MAX / ENTRY - self.files.file_len()).contains(&number);
         near && addressable && record.physical_offset.get() >= 0 && record.size > 0
     }
@@ -203,9 +211,40 @@ impl ConsumeQueue {
         }
     }
 
-    /// Filler up to `to`. A queue without files begins with the file that holds `to`.
+    /// A newer record has the number 0: its topic was deleted and made again, and what is here belongs to the old one.
+    fn begin_again(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        tracing::info!(
+            topic = self.topic(),
+            queue = self.queue_id,
+            "numbers start at 0 again: old entries dropped"
+        );
+        for files in [Some(&self.files), self.ext_files.as_ref()]
+            .into_iter()
+            .flatten()
+        {
+            files.delete_all()?;
+        }
+        self.set_end(writer, 0, 0);
+        *writer = Writer {
+            on_disk: std::mem::take(&mut writer.on_disk),
+            ..Writer::new()
+        };
+        Ok(())
+    }
+
+    /// Goes on with entry `number`, though those before are neither here nor in the log any more.
+    pub(super) fn begin_at(&self, number: i64) {
+        let mut writer = self.writer.lock();
+        if writer.empty && number > writer.next {
+            self.set_end(&mut writer, number, 0);
+            writer.empty = true;
+            self.min.store(number, Ordering::Release);
+        }
+    }
+
+    /// Filler up to `to`. A queue without entries begins with the file that holds `to`.
     fn pad(&self, writer: &mut Writer, to: i64) -> Result<(), StoreError> {
-        if writer.next == 0 {
+        if std::mem::take(&mut writer.empty) {
             writer.next = self.files.start_of(to * ENTRY) / ENTRY;
             writer.first = Some(to);
         } else {
@@ -247,11 +286,8 @@ impl ConsumeQueue {
                 writer.first = None;
             }
         }
-        debug_assert!(
-            self.max_offset() <= writer.next,
-            "the published end never goes back"
-        );
-        self.max.store(writer.next, Ordering::Release);
+        // Filler before an end taken over from the catalogue lies below it.
+        self.max.fetch_max(writer.next, Ordering::AcqRel);
         writer.pending.clear();
         writer.pending.shrink_to(TAIL_ENTRIES * ENTRY_LEN);
         Ok(())
@@ -341,6 +377,7 @@ impl ConsumeQueue {
     pub(super) fn set_end(&self, writer: &mut Writer, next: i64, physical_end: i64) {
         writer.pending = Vec::new();
         writer.next = next;
+        writer.empty = false;
         writer.physical_end = physical_end;
         writer.first = None;
         *self.tail.lock() = Tail::default();
@@ -370,6 +407,19 @@ impl ConsumeQueue {
 }
 
 impl Writer {
+    fn new() -> Self {
+        Self {
+            pending: Vec::new(),
+            next: 0,
+            physical_end: 0,
+            empty: true,
+            first: None,
+            ext: ExtWriter::default(),
+            on_disk: OnDisk::default(),
+            deleted: false,
+        }
+    }
+
     fn add(&mut self, entry: &QueueEntry) {
         self.pending.extend_from_slice(&entry.encode());
         self.next += 1;

@@ -82,38 +82,55 @@ impl Segments {
         StoreError::io(&self.folder, operation, source)
     }
 
-    /// Starts of the files on disk, ascending. Names that are no addresses of this space are left alone. A file of
-    /// length 0 (the process died between creating and lengthening it) gets its length; any other wrong length
-    /// is an error, as the size setting does not fit the store.
+    /// Starts of the files on disk, ascending. Names that are no addresses of this space are left alone.
     pub(crate) fn list(&self) -> Result<Vec<i64>, StoreError> {
+        Ok(self.listed()?.into_iter().map(|(start, _)| start).collect())
+    }
+
+    /// Starts and lengths.
+    fn listed(&self) -> Result<Vec<(i64, u64)>, StoreError> {
         let entries = self
             .shared
             .disk
             .list(&self.folder)
             .map_err(|e| self.folder_error("list", e))?;
-        let mut starts = Vec::with_capacity(entries.len());
+        let mut files = Vec::with_capacity(entries.len());
         for entry in entries {
             let start = Some(&entry.name)
                 .filter(|n| n.len() >= 20 && !entry.is_folder)
                 .and_then(|n| n.parse::<i64>().ok());
-            let Some(start) = start.filter(|s| *s >= 0) else {
-                tracing::warn!(folder = %self.folder.display(), name = entry.name, "not a queue file, left alone");
-                continue;
-            };
-            if entry.len == 0 {
-                self.open_or_create(start)?;
-            } else if entry.len != self.file_len as u64 || start % self.file_len != 0 {
+            match start.filter(|s| *s >= 0) {
+                Some(start) => files.push((start, entry.len)),
+                None => {
+                    tracing::warn!(folder = %self.folder.display(), name = entry.name, "not a queue file, left alone")
+                }
+            }
+        }
+        files.sort_unstable();
+        Ok(files)
+    }
+
+    /// As [`Segments::list`], after the store was stopped: with their lengths checked. A file the process died over while
+    /// it made or cut it is shorter; it gets its length if that can be (`repair`: the stop was unclean). Any other wrong
+    /// length is an error, as the size setting does not fit the store.
+    pub(crate) fn load(&self, repair: bool) -> Result<Vec<i64>, StoreError> {
+        let files = self.listed()?;
+        let len = self.file_len as u64;
+        for (start, found) in &files {
+            let short = *found == 0 || (repair && *found < len);
+            if (*found != len && !short) || start % self.file_len != 0 {
                 return Err(StoreError::FileSize {
-                    path: self.path(start),
-                    len: entry.len,
-                    expected: self.file_len as u64,
+                    path: self.path(*start),
+                    len: *found,
+                    expected: len,
                     key: self.key,
                 });
             }
-            starts.push(start);
         }
-        starts.sort_unstable();
-        Ok(starts)
+        for (start, _) in files.iter().filter(|(_, found)| *found != len) {
+            self.open_or_create(*start)?;
+        }
+        Ok(files.into_iter().map(|(start, _)| start).collect())
     }
 
     fn id(&self, start: i64) -> FileId {
@@ -380,7 +397,7 @@ mod tests {
         std::fs::create_dir_all(s.folder()).unwrap();
         std::fs::write(s.folder().join("notes.txt"), "x").unwrap();
         std::fs::write(s.folder().join(file_name(0)), "").unwrap();
-        assert_eq!(s.list().unwrap(), [0]);
+        assert_eq!(s.load(false).unwrap(), [0]);
         assert_eq!(
             std::fs::metadata(s.folder().join(file_name(0)))
                 .unwrap()
@@ -388,10 +405,16 @@ mod tests {
             100
         );
         std::fs::write(s.folder().join(file_name(100)), "short").unwrap();
-        let text = s.list().unwrap_err().to_string();
+        let text = s.load(false).unwrap_err().to_string();
         assert!(
             text.contains("00000000000000000100") && text.contains("5 bytes"),
             "{text}"
         );
+        assert_eq!(
+            s.load(true).unwrap(),
+            [0, 100],
+            "after an unclean stop it is completed"
+        );
+        assert_eq!(s.load(false).unwrap(), [0, 100]);
     }
 }

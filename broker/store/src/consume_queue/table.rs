@@ -8,15 +8,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use dashmap::DashMap;
+use parking_lot::Mutex;
 
 use super::QueueSettings;
+use super::catalogue::Catalogue;
 use super::open_files::OpenFiles;
 use super::queue::ConsumeQueue;
 use super::segments::Shared;
 use crate::config::StoreConfig;
 use crate::error::StoreError;
 use crate::io::Disk;
-use crate::offset::PhysicalOffset;
+use crate::offset::{PhysicalOffset, QueueOffset};
 use crate::recovery::RecordPlace;
 
 /// Queue files that are open at a time, whatever the number of queues.
@@ -31,6 +33,7 @@ pub struct ConsumeQueues {
     settings: QueueSettings,
     shared: Arc<Shared>,
     topics: DashMap<Box<str>, Queues>,
+    catalogue: Mutex<Catalogue>,
 }
 
 impl ConsumeQueues {
@@ -43,6 +46,7 @@ impl ConsumeQueues {
                 open_files: OpenFiles::new(OPEN_FILES),
             }),
             topics: DashMap::new(),
+            catalogue: Mutex::new(Catalogue::new(&config.store_path_root_dir)),
         }
     }
 
@@ -135,9 +139,52 @@ impl ConsumeQueues {
         self.all().iter().try_for_each(|q| q.rewind(physical))
     }
 
-    /// Drops the entries of records that end after `physical`, the new end of the log, and erases stale bytes.
+    /// Drops the entries of records that end after `physical`, the new end of the log, and erases stale bytes. Queues
+    /// that were lost, and of which the log had nothing, go on with the number they had.
     pub(crate) fn truncate(&self, physical: i64) -> Result<(), StoreError> {
-        self.all().iter().try_for_each(|q| q.truncate(physical))
+        self.all().iter().try_for_each(|q| q.truncate(physical))?;
+        for lost in self.catalogue.lock().take_lost() {
+            self.get_or_create(&lost.topic, lost.queue_id)
+                .begin_at(lost.max);
+        }
+        Ok(())
+    }
+
+    /// Compares with the catalogue of queues that was written last, to find those whose files are gone.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn find_lost(&self) -> Result<(), StoreError> {
+        let has_entries = |topic: &str, id| self.get(topic, id).is_some_and(|q| q.max_offset() > 0);
+        self.catalogue
+            .lock()
+            .find_lost(&*self.shared.disk, has_entries)
+    }
+
+    /// Whether files of a queue are gone, so that the whole log has to be looked at for its records.
+    pub fn lacks_any(&self) -> bool {
+        self.catalogue.lock().lacks_any()
+    }
+
+    /// Writes down which queues there are, if that changed.
+    pub(crate) fn write_catalogue(&self) -> Result<(), StoreError> {
+        self.catalogue.lock().write(&*self.shared.disk, &self.all())
+    }
+
+    /// Calls `visit` with the number that the next message of each queue gets.
+    pub fn next_offsets(&self, visit: &mut dyn FnMut(&str, i32, QueueOffset)) {
+        for queue in self.all() {
+            visit(
+                queue.topic(),
+                queue.queue_id(),
+                QueueOffset(queue.max_offset()),
+            );
+        }
+    }
+
+    /// The folder of all queues.
+    pub(crate) fn folder(&self) -> &Path {
+        &self.settings.folder
     }
 
     /// Where records begin in `range`, ascending, as far as the entries on disk tell.
@@ -159,11 +206,6 @@ impl ConsumeQueues {
         self.all().iter().try_for_each(|q| q.raise_min(log_min))
     }
 
-    /// Writes out what was pushed to any queue.
-    pub(crate) fn write_out(&self) -> Result<(), StoreError> {
-        self.all().iter().try_for_each(|q| q.write_out())
-    }
-
     /// Brings to disk the queues that have at least `least_pages` unflushed pages; 0: all that have anything.
     pub(crate) fn flush(&self, least_pages: u64) -> Result<(), StoreError> {
         let least_entries = (least_pages * 4096 / 20) as i64;
@@ -171,6 +213,19 @@ impl ConsumeQueues {
             .iter()
             .filter(|q| q.has_unflushed(least_entries))
             .try_for_each(|q| q.flush())
+    }
+
+    /// Deletes one queue.
+    pub(crate) fn delete_queue(&self, topic: &str, queue_id: i32) -> Result<(), StoreError> {
+        let removed = self
+            .topics
+            .get_mut(topic)
+            .and_then(|mut queues| queues.remove(&queue_id));
+        if let Some(queue) = removed {
+            queue.delete()?;
+            self.write_catalogue()?;
+        }
+        Ok(())
     }
 
     /// Deletes a topic's queues. Returns how many there were.
@@ -191,6 +246,7 @@ impl ConsumeQueues {
                 tracing::warn!(folder = %folder.display(), %error, "folder of a deleted topic stays");
             }
         }
+        self.write_catalogue()?;
         Ok(queues.len())
     }
 

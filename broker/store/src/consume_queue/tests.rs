@@ -174,7 +174,7 @@ fn rebuild_and_compare(name: &str) {
             target.write_out().unwrap();
         }
     }
-    queues.write_out().unwrap();
+    queues.all().iter().try_for_each(|q| q.write_out()).unwrap();
     queues.flush(0).unwrap();
     let mut compared = 0;
     for part in ["consumequeue", "consumequeue_ext"] {

@@ -39,7 +39,10 @@ impl ConsumeQueue {
     /// Finds the entries on disk: those of the last unbroken run of files, up to the first that was not written or
     /// points backwards. After an unclean stop bytes behind them are not to be trusted.
     pub(super) fn recover(&self, clean: bool) -> Result<(), StoreError> {
-        let starts = self.files.list()?;
+        let starts = self.files.load(!clean)?;
+        if let Some(files) = &self.ext_files {
+            files.load(!clean)?;
+        }
         let run = last_run(&starts, self.files.file_len());
         let (Some(first), Some(last)) = (run.first(), run.last()) else {
             return Ok(());
@@ -114,6 +117,7 @@ impl ConsumeQueue {
             .and_then(|e| e.physical_end())
             .unwrap_or(0);
         self.set_end(writer, next, physical_end);
+        writer.empty = next == 0;
         if let Some(files) = &self.ext_files {
             let unit = self.last_before(next, |e| ext::is_address(e.tags_code))?;
             let end = match unit {
@@ -282,7 +286,7 @@ impl ConsumeQueue {
     }
 
     /// Raises the minimum and deletes the files wholly below it, never the last one. Returns how many.
-    pub(super) fn clean(&self, log_min: i64) -> Result<usize, StoreError> {
+    pub(crate) fn clean(&self, log_min: i64) -> Result<usize, StoreError> {
         self.raise_min(log_min)?;
         let min = self.min_offset();
         let starts = self.files.list()?;

@@ -27,6 +27,7 @@ pub(crate) mod scan;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::checkpoint::CheckpointContent;
 use crate::damage::DamagedRange;
 use std::ops::Range;
 
@@ -111,8 +112,17 @@ pub struct RecordPlace {
 }
 
 /// What is derived from the log, consume queues and index, as recovery of the log sees it. It is loaded and recovered by
-/// itself before (store spec 6.4); then the log is scanned, and this is brought in line with it.
+/// itself first (store spec 6.4); then the log is scanned, and this is brought in line with it.
 pub trait Derived {
+    /// Takes in what is on disk, now that the store is locked. `clean`: the last stop was.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn load(&mut self, clean: bool, checkpoint: &CheckpointContent) -> Result<(), StoreError> {
+        let _ = (clean, checkpoint);
+        Ok(())
+    }
+
     /// The largest end (offset + size) that any queue entry on disk proves; 0 without entries. Filler does not count.
     fn largest_end(&self) -> PhysicalOffset;
 

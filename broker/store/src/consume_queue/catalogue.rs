@@ -1,0 +1,116 @@
+//! Which queues there were when the store was last flushed: the file `queues` under the root, a line each: topic, queue
+//! id, next number, separated by tabs. RocketMQ ignores it.
+//!
+//! A queue in it without files was lost (somebody deleted its folder). Its entries are made again from the log, and its
+//! numbers go on even if the log has none of its messages any more.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::queue::ConsumeQueue;
+use crate::damage::{read_all, replace_file};
+use crate::error::StoreError;
+use crate::io::Disk;
+
+/// One line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Line {
+    pub(super) topic: String,
+    pub(super) queue_id: i32,
+    /// Number of the next message.
+    pub(super) max: i64,
+}
+
+/// The file, and what it told.
+#[derive(Debug)]
+pub(super) struct Catalogue {
+    path: PathBuf,
+    written: String,
+    lost: Vec<Line>,
+}
+
+impl Catalogue {
+    pub(super) fn new(root: &Path) -> Self {
+        Self {
+            path: root.join("queues"),
+            written: String::new(),
+            lost: Vec::new(),
+        }
+    }
+
+    /// Reads the file and keeps the queues for which `has_entries` is false.
+    pub(super) fn find_lost(
+        &mut self,
+        disk: &dyn Disk,
+        has_entries: impl Fn(&str, i32) -> bool,
+    ) -> Result<(), StoreError> {
+        if !disk.exists(&self.path) {
+            return Ok(());
+        }
+        let bytes = disk
+            .open(&self.path)
+            .and_then(|file| read_all(&file))
+            .map_err(|e| StoreError::io(&self.path, "read", e))?;
+        self.lost = String::from_utf8_lossy(&bytes)
+            .lines()
+            .filter_map(parse)
+            .filter(|line| line.max > 0 && !has_entries(&line.topic, line.queue_id))
+            .collect();
+        for Line {
+            topic,
+            queue_id,
+            max,
+        } in &self.lost
+        {
+            tracing::warn!(
+                topic,
+                queue_id,
+                max,
+                "files of a consume queue are gone: made again from the log"
+            );
+        }
+        Ok(())
+    }
+
+    pub(super) fn lacks_any(&self) -> bool {
+        !self.lost.is_empty()
+    }
+
+    pub(super) fn take_lost(&mut self) -> Vec<Line> {
+        std::mem::take(&mut self.lost)
+    }
+
+    /// Writes down `queues`, unless the file says just that.
+    pub(super) fn write(
+        &mut self,
+        disk: &dyn Disk,
+        queues: &[Arc<ConsumeQueue>],
+    ) -> Result<(), StoreError> {
+        let mut lines: Vec<_> = queues
+            .iter()
+            .filter(|q| q.max_offset() > 0)
+            .map(|q| format!("{}\t{}\t{}\n", q.topic(), q.queue_id(), q.max_offset()))
+            .collect();
+        lines.sort_unstable();
+        let text = lines.concat();
+        if text != self.written {
+            replace_file(disk, &self.path, text.as_bytes())?;
+            self.written = text;
+        }
+        Ok(())
+    }
+}
+
+fn parse(line: &str) -> Option<Line> {
+    let mut fields = line.split('\t');
+    let (topic, queue_id, max) = (
+        fields.next()?,
+        fields.next()?.parse().ok()?,
+        fields.next()?.parse().ok()?,
+    );
+    Some(Line {
+        topic: topic.to_owned(),
+        queue_id,
+        max,
+    })
+}

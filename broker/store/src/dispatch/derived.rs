@@ -1,0 +1,105 @@
+//! Queues and index during recovery: how the scan of the log brings them in line with it.
+//!
+//! Not here: the scan (`recovery`), and the index, which finds by itself what it lacks once the store is open.
+
+use std::ops::Range;
+use std::sync::Arc;
+
+use super::dispatcher::enter;
+use crate::checkpoint::CheckpointContent;
+use crate::consume_queue::{ConsumeQueue, ConsumeQueues};
+use crate::dispatch_record::DispatchRecord;
+use crate::error::StoreError;
+use crate::index::Index;
+use crate::offset::{PhysicalOffset, QueueOffset};
+use crate::recovery::{Derived, RecordPlace};
+
+/// Queues written together when so many have entries waiting.
+const MAX_WAITING: usize = 4096;
+
+/// Entries of one queue are written by the queue itself when there are many; this bounds the rest.
+const MAX_RECORDS: usize = 65_536;
+
+/// What recovery works on.
+#[derive(Debug)]
+pub struct DerivedData<'a> {
+    queues: &'a ConsumeQueues,
+    index: &'a Index,
+    last: Option<Arc<ConsumeQueue>>,
+    waiting: Vec<Arc<ConsumeQueue>>,
+    records: usize,
+}
+
+impl<'a> DerivedData<'a> {
+    /// Both still empty.
+    pub fn new(queues: &'a ConsumeQueues, index: &'a Index) -> Self {
+        Self {
+            queues,
+            index,
+            last: None,
+            waiting: Vec::new(),
+            records: 0,
+        }
+    }
+
+    fn write_out(&mut self) -> Result<(), StoreError> {
+        self.records = 0;
+        self.waiting
+            .drain(..)
+            .try_for_each(|queue| queue.write_out())
+    }
+}
+
+impl Derived for DerivedData<'_> {
+    fn load(&mut self, clean: bool, checkpoint: &CheckpointContent) -> Result<(), StoreError> {
+        self.queues.load(clean)?;
+        // A 4.9.8 broker that was at work since may have deleted queues for good.
+        if checkpoint.dispatched_offset.is_some() {
+            self.queues.find_lost()?;
+        }
+        self.index.load(clean, checkpoint.index_timestamp)
+    }
+
+    fn largest_end(&self) -> PhysicalOffset {
+        PhysicalOffset(self.queues.largest_physical_end())
+    }
+
+    fn needed_from(&self, log_min: PhysicalOffset) -> PhysicalOffset {
+        if self.queues.lacks_any() {
+            log_min
+        } else {
+            self.largest_end()
+        }
+    }
+
+    fn rewind(&mut self, from: PhysicalOffset) -> Result<(), StoreError> {
+        self.write_out()?;
+        self.queues.rewind(from.get())
+    }
+
+    fn record_starts(&self, range: Range<PhysicalOffset>) -> Result<Vec<RecordPlace>, StoreError> {
+        self.queues.record_starts(&range)
+    }
+
+    fn accept(&mut self, record: &DispatchRecord<'_>) -> Result<(), StoreError> {
+        if !record.is_consumable() {
+            return Ok(());
+        }
+        enter(self.queues, &mut self.last, &mut self.waiting, record, &[])?;
+        self.records += 1;
+        if self.waiting.len() >= MAX_WAITING || self.records >= MAX_RECORDS {
+            self.write_out()?;
+        }
+        Ok(())
+    }
+
+    fn truncate(&mut self, end: PhysicalOffset) -> Result<(), StoreError> {
+        self.write_out()?;
+        self.queues.truncate(end.get())?;
+        self.index.truncate(end.get())
+    }
+
+    fn next_offsets(&self, visit: &mut dyn FnMut(&str, i32, QueueOffset)) {
+        self.queues.next_offsets(visit);
+    }
+}

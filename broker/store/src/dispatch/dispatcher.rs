@@ -1,0 +1,374 @@
+//! The thread that fills consume queues (store spec 4.3).
+//!
+//! It sleeps until the log grew, takes a batch of records, adds their entries to their queues in memory, writes each
+//! queue that got any with one call, and then tells the listener, message by message, if anyone waits.
+//!
+//! Not here: what a queue does with an entry (`consume_queue`).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use parking_lot::{Mutex, RwLock};
+
+use super::follower::{Batch, Follower};
+use crate::commit_log::CommitLog;
+use crate::consume_queue::{ConsumeQueue, ConsumeQueues, Pushed};
+use crate::counters::add;
+use crate::damage::DamageList;
+use crate::delay_level::DelayLevels;
+use crate::dispatch_record::DispatchRecord;
+use crate::error::{Refusal, StoreError};
+use crate::gate::Gate;
+use crate::offset::{PhysicalOffset, QueueOffset};
+use crate::signal::Signal;
+
+/// Pause before something that failed is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+/// Waits are ended by signals; this only bounds what a lost one could cost.
+const LONG: Duration = Duration::from_secs(3600);
+
+/// A message that consumers can read now.
+#[derive(Clone, Copy, Debug)]
+pub struct Dispatched<'a> {
+    /// Its topic.
+    pub topic: &'a str,
+    /// Its queue.
+    pub queue_id: i32,
+    /// The queue's maximum as this message made it: its own number plus one.
+    pub new_max_offset: QueueOffset,
+    /// Hash of its tags, or its delivery time.
+    pub tags_code: i64,
+    /// When it was stored, ms.
+    pub store_timestamp: i64,
+    /// Its property text as stored.
+    pub properties: &'a [u8],
+}
+
+/// Who wants to know of new messages: held pulls.
+pub trait DispatchListener: Send + Sync {
+    /// Whether anyone waits at all; asked once a batch, after its entries are readable. Who begins to wait must look at
+    /// the queue's maximum after that, or may miss a message.
+    fn is_waiting(&self) -> bool;
+
+    /// A message became readable. Called on the dispatch thread: it must be quick.
+    fn dispatched(&self, message: &Dispatched<'_>);
+
+    /// All messages of a batch were told: the point to wake who was found.
+    fn batch_end(&self) {}
+}
+
+/// Computes the bloom filter for a message's extension unit (`enableCalcFilterBitMap`).
+pub trait FilterBits: Send + Sync {
+    /// Appends the bits, or nothing.
+    fn bits_of(&self, record: &DispatchRecord<'_>, out: &mut Vec<u8>);
+}
+
+/// What is shared between the dispatch thread and everyone else.
+pub struct Dispatcher {
+    log: Arc<CommitLog>,
+    queues: Arc<ConsumeQueues>,
+    damage: Arc<DamageList>,
+    delay_levels: Arc<DelayLevels>,
+    gate: Arc<Gate>,
+    listener: RwLock<Option<Arc<dyn DispatchListener>>>,
+    filter_bits: RwLock<Option<Arc<dyn FilterBits>>>,
+    position: AtomicI64,
+    /// Store time of the last record below `position`.
+    store_timestamp: AtomicI64,
+    progress: Signal,
+    stop: AtomicBool,
+    trouble: Mutex<Option<Arc<Refusal>>>,
+}
+
+impl std::fmt::Debug for Dispatcher {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Dispatcher")
+            .field("position", &self.position)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Dispatcher {
+    /// Goes on at the log's end: what recovery found is in the queues.
+    pub(crate) fn new(
+        log: Arc<CommitLog>,
+        queues: Arc<ConsumeQueues>,
+        damage: Arc<DamageList>,
+        delay_levels: Arc<DelayLevels>,
+        gate: Arc<Gate>,
+    ) -> Self {
+        Self {
+            position: AtomicI64::new(log.max_offset().get()),
+            store_timestamp: AtomicI64::new(log.last_store_timestamp()),
+            log,
+            queues,
+            damage,
+            delay_levels,
+            gate,
+            listener: RwLock::default(),
+            filter_bits: RwLock::default(),
+            progress: Signal::default(),
+            stop: AtomicBool::new(false),
+            trouble: Mutex::default(),
+        }
+    }
+
+    /// Who is told of new messages from now on.
+    pub fn set_listener(&self, listener: Option<Arc<dyn DispatchListener>>) {
+        *self.listener.write() = listener;
+    }
+
+    /// Who computes the bits of extension units from now on.
+    pub fn set_filter_bits(&self, bits: Option<Arc<dyn FilterBits>>) {
+        *self.filter_bits.write() = bits;
+    }
+
+    /// Records below are in their queues.
+    #[must_use]
+    pub fn position(&self) -> PhysicalOffset {
+        PhysicalOffset(self.position.load(Ordering::Acquire))
+    }
+
+    /// Store time of the last record that is in its queue, ms.
+    #[must_use]
+    pub fn store_timestamp(&self) -> i64 {
+        self.store_timestamp.load(Ordering::Acquire)
+    }
+
+    /// Told whenever [`Dispatcher::position`] grew.
+    #[must_use]
+    pub fn progress(&self) -> &Signal {
+        &self.progress
+    }
+
+    /// Why it cannot go on right now, if it cannot. It tries again by itself.
+    #[must_use]
+    pub fn trouble(&self) -> Option<Arc<Refusal>> {
+        self.trouble.lock().clone()
+    }
+
+    /// Waits until all below `end` is in the queues, at most `limit`. Gives whether it is.
+    pub fn wait_for(&self, end: PhysicalOffset, limit: Duration) -> bool {
+        self.progress
+            .wait(limit, || self.position() >= end || self.is_stopped())
+            && self.position() >= end
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Ends the thread after the batch it is at.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.log.grown().notify();
+        self.progress.notify();
+    }
+
+    /// The thread's work.
+    pub(crate) fn run(&self) {
+        let mut pass = Pass::new(self);
+        loop {
+            let behind = || self.log.dispatch_limit().get() > self.position.load(Ordering::Relaxed);
+            self.log
+                .grown()
+                .wait(LONG, || behind() || self.is_stopped());
+            if self.is_stopped() {
+                return;
+            }
+            if !behind() {
+                continue;
+            }
+            let before = self.position.load(Ordering::Relaxed);
+            match pass.run(before, self.log.dispatch_limit().get()) {
+                Ok(Batch::Until(end)) if end > before => self.set_trouble(None),
+                // The rest of a record is still to come.
+                Ok(Batch::Until(_)) => {
+                    let seen = self.log.dispatch_limit();
+                    self.log.grown().wait(LONG, || {
+                        self.log.dispatch_limit() > seen || self.is_stopped()
+                    });
+                }
+                Ok(Batch::Stuck { at, reason }) => {
+                    self.set_trouble(Some(format!(
+                        "no record at offset {at} of the commit log: {reason}"
+                    )));
+                    self.pause();
+                }
+                Err(error) => {
+                    self.set_trouble(Some(error.to_string()));
+                    self.pause();
+                }
+            }
+        }
+    }
+
+    fn pause(&self) {
+        self.log.grown().wait(RETRY, || self.is_stopped());
+    }
+
+    /// While messages cannot be dispatched no more are taken: nobody could read them.
+    fn set_trouble(&self, reason: Option<String>) {
+        let mut trouble = self.trouble.lock();
+        if trouble.as_ref().map(|t| &t.reason) == reason.as_ref() {
+            return;
+        }
+        *trouble = reason.map(|reason| {
+            tracing::error!(reason, "messages cannot be dispatched; trying on");
+            let path = self.queues.folder().to_path_buf();
+            Arc::new(Refusal {
+                path,
+                reason,
+                until_restart: false,
+            })
+        });
+        if trouble.is_none() {
+            tracing::info!("messages are dispatched again");
+        }
+        self.gate.set_dispatch_trouble(trouble.clone());
+    }
+
+    fn advance(&self, from: i64, to: i64, timestamp: i64, messages: u64) {
+        debug_assert!(
+            from <= to && to <= self.log.max_offset().get(),
+            "dispatch follows the log"
+        );
+        if timestamp != 0 {
+            self.store_timestamp.store(timestamp, Ordering::Release);
+        }
+        add(&self.log.counters.dispatched_messages, messages);
+        self.position.store(to, Ordering::Release);
+        self.progress.notify();
+    }
+}
+
+/// What the thread keeps from batch to batch.
+struct Pass<'a> {
+    shared: &'a Dispatcher,
+    follower: Follower,
+    /// Queues with entries that are not written yet.
+    waiting: Vec<Arc<ConsumeQueue>>,
+    /// The queue of the last record: the next one often has the same.
+    last: Option<Arc<ConsumeQueue>>,
+    bits: Vec<u8>,
+}
+
+impl<'a> Pass<'a> {
+    fn new(shared: &'a Dispatcher) -> Self {
+        let at = shared.position.load(Ordering::Relaxed);
+        let (log, damage) = (Arc::clone(&shared.log), Arc::clone(&shared.damage));
+        Self {
+            shared,
+            follower: Follower::new(log, damage, Arc::clone(&shared.delay_levels), at),
+            waiting: Vec::new(),
+            last: None,
+            bits: Vec::new(),
+        }
+    }
+
+    /// Dispatches one batch. After an error the batch is done again from its start: queues know what they have.
+    fn run(&mut self, from: i64, limit: i64) -> Result<Batch, StoreError> {
+        let (mut timestamp, mut messages) = (0, 0);
+        let filter_bits = self.shared.filter_bits.read().clone();
+        let Self {
+            shared,
+            follower,
+            waiting,
+            last,
+            bits,
+        } = self;
+        let batch = follower.batch(from, limit, |record| {
+            timestamp = record.store_timestamp;
+            if !record.is_consumable() {
+                return Ok(());
+            }
+            messages += 1;
+            bits.clear();
+            if let Some(filter_bits) = &filter_bits {
+                filter_bits.bits_of(record, bits);
+            }
+            enter(&shared.queues, last, waiting, record, bits)
+        });
+        for queue in waiting.iter() {
+            queue.write_out()?;
+        }
+        waiting.clear();
+        let batch = batch?;
+        let to = match &batch {
+            Batch::Until(to) => *to,
+            Batch::Stuck { at, .. } => *at,
+        };
+        self.shared.advance(from, to, timestamp, messages);
+        if messages > 0 {
+            self.tell(from, to);
+        }
+        Ok(batch)
+    }
+
+    /// Tells the listener of the messages in `[from, to)`.
+    fn tell(&mut self, from: i64, to: i64) {
+        let Some(listener) = self.shared.listener.read().clone() else {
+            return;
+        };
+        if !listener.is_waiting() {
+            return;
+        }
+        let told = self.follower.batch(from, to, |record| {
+            if record.is_consumable() && !record.damaged {
+                listener.dispatched(&Dispatched {
+                    topic: record.topic,
+                    queue_id: record.queue_id,
+                    new_max_offset: record.queue_offset.plus(1),
+                    tags_code: record.tags_code,
+                    store_timestamp: record.store_timestamp,
+                    properties: record.properties,
+                });
+            }
+            Ok(())
+        });
+        if let Err(error) = told {
+            tracing::warn!(%error, "held pulls were not told of new messages; they find them when their time is over");
+        }
+        listener.batch_end();
+    }
+}
+
+/// Adds a record's entry to its queue, and the queue to those to be written.
+pub(super) fn enter(
+    queues: &ConsumeQueues,
+    last: &mut Option<Arc<ConsumeQueue>>,
+    waiting: &mut Vec<Arc<ConsumeQueue>>,
+    record: &DispatchRecord<'_>,
+    bits: &[u8],
+) -> Result<(), StoreError> {
+    loop {
+        let is_same =
+            |q: &&Arc<ConsumeQueue>| q.queue_id() == record.queue_id && q.topic() == record.topic;
+        let queue = match last.as_ref().filter(is_same) {
+            Some(queue) => queue,
+            None => last.insert(queues.get_or_create(record.topic, record.queue_id)),
+        };
+        let pushed = queue
+            .push(record, bits)
+            .inspect_err(|_| waiting.push(Arc::clone(queue)))?;
+        match pushed {
+            Pushed::Added { first: true } => waiting.push(Arc::clone(queue)),
+            Pushed::Added { first: false } | Pushed::Present => {}
+            Pushed::Refused => tracing::error!(
+                topic = record.topic,
+                queue = record.queue_id,
+                number = record.queue_offset.get(),
+                at = record.physical_offset.get(),
+                "a record whose number in its queue cannot be right: it gets no entry"
+            ),
+            Pushed::Deleted => {
+                *last = None;
+                continue;
+            }
+        }
+        return Ok(());
+    }
+}

@@ -1,0 +1,126 @@
+//! Records of the living log, one batch after the other.
+//!
+//! Not here: what is done with them.
+
+use std::sync::Arc;
+
+use minimq_protocol::message::MIN_RECORD_LEN;
+
+use crate::commit_log::CommitLog;
+use crate::commit_log::scanner::{LogScanner, Step};
+use crate::damage::DamageList;
+use crate::delay_level::DelayLevels;
+use crate::dispatch_record::DispatchRecord;
+use crate::error::StoreError;
+use crate::offset::PhysicalOffset;
+
+/// Bytes of the log in a batch: enough that one write a queue covers many entries, little enough that the bytes are
+/// still in a core's cache when they are looked at a second time.
+const BATCH_BYTES: i64 = 256 * 1024;
+
+/// Walks the log from a position on.
+#[derive(Debug)]
+pub(super) struct Follower {
+    log: Arc<CommitLog>,
+    damage: Arc<DamageList>,
+    delay_levels: Arc<DelayLevels>,
+    scanner: LogScanner,
+}
+
+/// How a batch ended.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Batch {
+    /// At this position; there may be more.
+    Until(i64),
+    /// Before something that is no record and is not known to be damaged: nobody may go on.
+    Stuck { at: i64, reason: String },
+}
+
+impl Follower {
+    pub(super) fn new(
+        log: Arc<CommitLog>,
+        damage: Arc<DamageList>,
+        delay_levels: Arc<DelayLevels>,
+        at: i64,
+    ) -> Self {
+        Self {
+            scanner: LogScanner::over(Arc::clone(&log), at),
+            log,
+            damage,
+            delay_levels,
+        }
+    }
+
+    /// Gives `take` the records of one batch from `from` on that end at or below `limit`. An error of `take` ends it.
+    pub(super) fn batch(
+        &mut self,
+        from: i64,
+        limit: i64,
+        mut take: impl FnMut(&DispatchRecord<'_>) -> Result<(), StoreError>,
+    ) -> Result<Batch, StoreError> {
+        // Cleaning may have overtaken us.
+        let from = from.max(self.log.min_offset().get());
+        self.scanner.seek(from);
+        let end = limit.min(from.saturating_add(BATCH_BYTES));
+        loop {
+            let at = self.scanner.position();
+            if at >= end {
+                return Ok(Batch::Until(at));
+            }
+            let next = match self.scanner.step(limit)? {
+                Step::CaughtUp => return Ok(Batch::Until(at)),
+                Step::EndOfFile => continue,
+                Step::Record(record) => {
+                    if self.damage.contains(PhysicalOffset(at)) {
+                        take(&DispatchRecord::damaged(&record))?;
+                    } else {
+                        take(&DispatchRecord::of(&record, &self.delay_levels))?;
+                    }
+                    continue;
+                }
+                Step::Damaged {
+                    size,
+                    record,
+                    reason,
+                } => {
+                    if !self.damage.contains(PhysicalOffset(at)) {
+                        tracing::error!(
+                            at,
+                            size,
+                            reason,
+                            "damaged record in the log: its number is kept, it is never served"
+                        );
+                    }
+                    if let Some(record) = record {
+                        take(&DispatchRecord::damaged(&record))?;
+                    }
+                    at + size as i64
+                }
+                Step::Nothing { reason, size } => {
+                    // A slave gets its bytes cut anywhere: the rest of a record may still come.
+                    let cut = size.map_or(limit - at < MIN_RECORD_LEN as i64, |size| {
+                        at + size as i64 > limit
+                    });
+                    if cut {
+                        return Ok(Batch::Until(at));
+                    }
+                    match self.damage_end(at) {
+                        Some(end) => end,
+                        None => return Ok(Batch::Stuck { at, reason }),
+                    }
+                }
+            };
+            self.scanner.seek(next);
+        }
+    }
+
+    /// Where the known damage at `at` ends.
+    fn damage_end(&self, at: i64) -> Option<i64> {
+        let at = PhysicalOffset(at);
+        let ranges = self.damage.ranges();
+        ranges
+            .iter()
+            .find(|range| range.from <= at && at < range.to)
+            .map(|range| range.to.get())
+    }
+}

@@ -1,0 +1,477 @@
+//! Dispatch: from the log into queues and index, held back where it must be, going on where it was held up.
+
+mod support;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use minimq_store::io::{Disk, Operation, SimulatedDisk};
+use minimq_store::{
+    AppendMessage, AppendResult, Blocking, DispatchListener, Dispatched, FlushDiskType, GetRequest,
+    GetResult, GetStatus, MessageFilter, NoFilter, PhysicalOffset, QueueOffset, Store, StoreClock,
+    StoreConfig,
+};
+use parking_lot::Mutex;
+use support::{message, small_config};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn open(config: &StoreConfig, disk: &Arc<dyn Disk>) -> Store {
+    Store::open_on(config, Arc::clone(disk), StoreClock::System, |_| {}).unwrap()
+}
+
+fn simulated() -> (SimulatedDisk, Arc<dyn Disk>) {
+    let disk = SimulatedDisk::new();
+    (disk.clone(), Arc::new(disk))
+}
+
+fn append(store: &Store, message: AppendMessage<'_>) -> AppendResult {
+    let mut outcomes = Vec::new();
+    store.append_blocking(&[message], &mut outcomes);
+    outcomes.remove(0).unwrap()
+}
+
+fn dispatched(store: &Store) {
+    assert!(store.dispatcher().wait_for(store.log().max_offset(), LONG));
+}
+
+fn get_with(
+    store: &Store,
+    offset: i64,
+    filter: &mut dyn MessageFilter,
+) -> (GetResult, Vec<String>) {
+    let request = GetRequest {
+        topic: "t",
+        queue_id: 0,
+        offset: QueueOffset(offset),
+        max_count: 32,
+        max_bytes: usize::MAX,
+    };
+    let mut records = Vec::new();
+    let result = store
+        .reader()
+        .get(&request, filter, Blocking::Allowed, &mut records)
+        .unwrap();
+    let body = |record| {
+        let record = minimq_protocol::message::MessageView::parse(record).unwrap();
+        String::from_utf8(record.body().to_vec()).unwrap()
+    };
+    (result, records.into_iter().map(body).collect())
+}
+
+fn get(store: &Store, offset: i64) -> (GetResult, Vec<String>) {
+    get_with(store, offset, &mut NoFilter)
+}
+
+fn until(mut condition: impl FnMut() -> bool) {
+    let begun = Instant::now();
+    while !condition() {
+        assert!(begun.elapsed() < LONG, "it did not happen");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn the_statuses_of_a_get_are_those_of_the_spec() {
+    let (_, disk) = simulated();
+    let store = open(&small_config("/s"), &disk);
+    let status = |offset| {
+        let (result, _) = get(&store, offset);
+        (result.status, result.next_begin_offset.get())
+    };
+    assert_eq!(status(0), (GetStatus::NoMessageInQueue, 0));
+    assert_eq!(status(9), (GetStatus::NoMessageInQueue, 0));
+    for n in 0..5 {
+        append(
+            &store,
+            message(
+                "t",
+                0,
+                format!("m{n}").as_bytes(),
+                if n == 3 { "TAGS\u{1}a" } else { "" },
+            ),
+        );
+    }
+    dispatched(&store);
+    assert_eq!(status(-1), (GetStatus::OffsetTooSmall, 0));
+    assert_eq!(status(5), (GetStatus::OffsetOverflowOne, 5));
+    assert_eq!(status(6), (GetStatus::OffsetOverflowBadly, 5));
+    let (result, bodies) = get(&store, 3);
+    assert_eq!(
+        (result.status, result.count, result.next_begin_offset.get()),
+        (GetStatus::Found, 2, 5)
+    );
+    assert_eq!(
+        (result.min_offset.get(), result.max_offset.get(), bodies),
+        (0, 5, vec!["m3".into(), "m4".into()])
+    );
+
+    struct Tag(i64);
+    impl MessageFilter for Tag {
+        fn matches_entry(
+            &mut self,
+            tags_code: Option<i64>,
+            _: Option<&minimq_store::consume_queue::ExtUnit>,
+        ) -> bool {
+            tags_code == Some(self.0)
+        }
+    }
+    let (result, bodies) = get_with(&store, 0, &mut Tag(97));
+    assert_eq!(
+        (result.status, result.next_begin_offset.get(), bodies),
+        (GetStatus::Found, 5, vec!["m3".to_owned()])
+    );
+    let (result, bodies) = get_with(&store, 0, &mut Tag(98));
+    assert_eq!(
+        (result.status, result.next_begin_offset.get(), bodies.len()),
+        (GetStatus::NoMatchedMessage, 5, 0)
+    );
+
+    struct Body(&'static [u8]);
+    impl MessageFilter for Body {
+        fn matches_entry(
+            &mut self,
+            _: Option<i64>,
+            _: Option<&minimq_store::consume_queue::ExtUnit>,
+        ) -> bool {
+            true
+        }
+        fn matches_record(&mut self, record: &[u8]) -> bool {
+            record.windows(self.0.len()).any(|w| w == self.0)
+        }
+    }
+    assert_eq!(get_with(&store, 0, &mut Body(b"m2")).1, ["m2"]);
+}
+
+#[test]
+fn budgets_of_count_and_bytes_hold_but_for_the_first_message() {
+    let (_, disk) = simulated();
+    let mut config = small_config("/s");
+    config.max_transfer_count_on_message_in_memory = 3;
+    config.max_transfer_bytes_on_message_in_memory = 2_500;
+    let store = open(&config, &disk);
+    for _ in 0..5 {
+        append(&store, message("t", 0, &[b'x'; 10], ""));
+    }
+    for _ in 0..4 {
+        append(&store, message("t", 0, &[b'y'; 1_100], ""));
+    }
+    append(&store, message("t", 0, &[b'z'; 4_000], ""));
+    append(&store, message("t", 0, b"end", ""));
+    dispatched(&store);
+    assert_eq!(get(&store, 0).0.count, 3, "count");
+    assert_eq!(get(&store, 5).0.count, 2, "bytes");
+    let (result, bodies) = get(&store, 9);
+    assert_eq!(
+        (
+            result.count,
+            bodies[0].len(),
+            result.next_begin_offset.get()
+        ),
+        (1, 4_000, 10),
+        "one that is too long comes alone"
+    );
+    let request = |max_count, max_bytes| GetRequest {
+        topic: "t",
+        queue_id: 0,
+        offset: QueueOffset(0),
+        max_count,
+        max_bytes,
+    };
+    for (max_count, max_bytes, count) in [
+        (2, usize::MAX, 2),
+        (0, usize::MAX, 1),
+        (32, 250, 2),
+        (32, 0, 1),
+    ] {
+        let result = store
+            .reader()
+            .get(
+                &request(max_count, max_bytes),
+                &mut NoFilter,
+                Blocking::Allowed,
+                &mut Vec::new(),
+            )
+            .unwrap();
+        assert_eq!(result.count, count, "{max_count} {max_bytes}");
+    }
+}
+
+/// Notes what it is told.
+#[derive(Default)]
+struct Listener {
+    waiting: AtomicBool,
+    told: Mutex<Vec<String>>,
+}
+
+impl DispatchListener for Listener {
+    fn is_waiting(&self) -> bool {
+        self.waiting.load(Ordering::Acquire)
+    }
+
+    fn dispatched(&self, m: &Dispatched<'_>) {
+        let properties = String::from_utf8_lossy(m.properties).replace('\u{1}', "=");
+        self.told.lock().push(format!(
+            "{}/{} {} {} {properties}",
+            m.topic, m.queue_id, m.new_max_offset, m.tags_code
+        ));
+    }
+
+    fn batch_end(&self) {
+        self.told.lock().push("end".into());
+    }
+}
+
+#[test]
+fn who_waits_is_told_of_each_message_once_it_is_readable() {
+    let (_, disk) = simulated();
+    let store = open(&small_config("/s"), &disk);
+    let listener = Arc::new(Listener::default());
+    store.on_dispatch(Some(Arc::clone(&listener) as _));
+    append(&store, message("t", 0, b"nobody waits", ""));
+    dispatched(&store);
+    listener.waiting.store(true, Ordering::Release);
+    append(&store, message("t", 0, b"x", "TAGS\u{1}a"));
+    until(|| listener.told.lock().len() == 2);
+    let half = AppendMessage {
+        sys_flag: 0x4,
+        ..message("t", 0, b"half", "")
+    };
+    append(&store, half);
+    append(&store, message("u", 7, b"y", ""));
+    until(|| listener.told.lock().len() >= 4);
+    let told: Vec<_> = listener
+        .told
+        .lock()
+        .iter()
+        .filter(|t| *t != "end")
+        .cloned()
+        .collect();
+    assert_eq!(told, ["t/0 2 97 TAGS=a", "u/7 1 0 "]);
+    assert_eq!(
+        get(&store, 0).1,
+        ["nobody waits", "x"],
+        "a half message has no place in the queue"
+    );
+}
+
+#[test]
+fn under_sync_flush_nobody_reads_what_a_crash_can_take_back() {
+    let (simulated, disk) = simulated();
+    let mut config = small_config("/s");
+    config.flush_disk_type = FlushDiskType::SyncFlush;
+    let store = open(&config, &disk);
+    append(&store, message("t", 0, b"one", ""));
+    store.log_store().flush().unwrap();
+    dispatched(&store);
+    simulated.hold_syncs(true);
+    let two = append(&store, message("t", 0, b"two", ""));
+    until(|| simulated.held_syncs() > 0);
+    assert!(
+        !store
+            .dispatcher()
+            .wait_for(two.end(), Duration::from_millis(50))
+    );
+    assert_eq!(get(&store, 0).1, ["one"]);
+    simulated.hold_syncs(false);
+    dispatched(&store);
+    assert_eq!(get(&store, 0).1, ["one", "two"]);
+}
+
+#[test]
+fn dispatch_stops_where_the_slave_in_sync_is_and_goes_on_when_there_is_none() {
+    let (_, disk) = simulated();
+    let store = open(&small_config("/s"), &disk);
+    store.log().set_dispatch_cap(Some(PhysicalOffset(0)));
+    let one = append(&store, message("t", 0, b"one", ""));
+    let two = append(&store, message("t", 0, b"two", ""));
+    assert!(
+        !store
+            .dispatcher()
+            .wait_for(one.end(), Duration::from_millis(50))
+    );
+    store.log().set_dispatch_cap(Some(one.end()));
+    assert!(store.dispatcher().wait_for(one.end(), LONG));
+    assert_eq!(get(&store, 0).1, ["one"]);
+    store.log().set_dispatch_cap(None);
+    assert!(store.dispatcher().wait_for(two.end(), LONG));
+    assert_eq!(get(&store, 0).1, ["one", "two"]);
+}
+
+#[test]
+fn a_disk_without_room_for_queues_refuses_messages_by_name_until_there_is_room() {
+    const ENOSPC: i32 = 28;
+    let (simulated, disk) = simulated();
+    let store = open(&small_config("/s"), &disk);
+    simulated.fail(Operation::Write, "consumequeue", ENOSPC);
+    let stuck = append(&store, message("t", 0, b"one", ""));
+    until(|| store.dispatcher().trouble().is_some());
+    let mut outcomes = Vec::new();
+    store.append_blocking(&[message("t", 0, b"refused", "")], &mut outcomes);
+    let refusal = outcomes.remove(0).unwrap_err().to_string();
+    assert!(
+        refusal.contains("/s/consumequeue") && refusal.contains("os error 28"),
+        "{refusal}"
+    );
+    assert!(
+        !store
+            .dispatcher()
+            .wait_for(stuck.end(), Duration::from_millis(10))
+    );
+    simulated.heal();
+    assert!(store.dispatcher().wait_for(stuck.end(), LONG));
+    until(|| store.dispatcher().trouble().is_none());
+    append(&store, message("t", 0, b"two", ""));
+    dispatched(&store);
+    assert_eq!(get(&store, 0).1, ["one", "two"]);
+}
+
+#[test]
+fn an_index_that_cannot_be_written_delays_no_queue_and_catches_up() {
+    const EIO: i32 = 5;
+    let (simulated, disk) = simulated();
+    let store = open(&small_config("/s"), &disk);
+    simulated.fail(Operation::Allocate, "index", EIO);
+    let one = append(&store, message("t", 0, b"one", "KEYS\u{1}k"));
+    dispatched(&store);
+    assert_eq!(get(&store, 0).1, ["one"]);
+    simulated.heal();
+    assert!(store.indexer().unwrap().wait_for(one.end(), LONG));
+    assert_eq!(
+        store
+            .query("t", "k", 32, 0, i64::MAX)
+            .unwrap()
+            .physical_offsets,
+        [0]
+    );
+}
+
+#[test]
+fn a_deleted_topic_starts_again_at_zero_also_after_a_crash() {
+    let (_, disk) = simulated();
+    let config = small_config("/s");
+    let store = open(&config, &disk);
+    for _ in 0..5 {
+        append(&store, message("t", 0, b"old", ""));
+    }
+    append(&store, message("kept", 0, b"kept", ""));
+    dispatched(&store);
+    assert_eq!(store.delete_topic("t").unwrap(), 1);
+    assert_eq!(get(&store, 0).0.status, GetStatus::NoMessageInQueue);
+    let new = append(&store, message("t", 0, b"new", ""));
+    assert_eq!(new.queue_offset, QueueOffset(0));
+    append(&store, message("t", 0, b"newer", ""));
+    dispatched(&store);
+    assert_eq!(get(&store, 0).1, ["new", "newer"]);
+    drop(store);
+    // Nothing was flushed: the queues are made from the log, which still has the old messages.
+    let store = open(&config, &disk);
+    assert_eq!(get(&store, 0).1, ["new", "newer"]);
+    assert_eq!(
+        append(&store, message("t", 0, b"third", "")).queue_offset,
+        QueueOffset(2)
+    );
+    let unused = store.clean_unused_topics(&["t".to_owned()].into()).unwrap();
+    assert_eq!(unused.iter().map(|t| &**t).collect::<Vec<_>>(), ["kept"]);
+}
+
+#[test]
+fn numbers_of_a_lost_queue_go_on_even_if_the_log_has_none_of_its_messages() {
+    let (simulated, disk) = simulated();
+    let config = small_config("/s");
+    let store = open(&config, &disk);
+    for _ in 0..3 {
+        append(&store, message("t", 0, b"old", ""));
+    }
+    while store.log().file_list().len() < 3 {
+        append(&store, message("u", 0, &[b'u'; 4_000], ""));
+    }
+    dispatched(&store);
+    store
+        .log()
+        .delete_oldest_file()
+        .unwrap()
+        .expect("a file to delete");
+    store.close().unwrap();
+    for path in simulated
+        .paths()
+        .iter()
+        .filter(|p| p.starts_with("/s/consumequeue/t"))
+    {
+        disk.remove_file(path).unwrap();
+    }
+    let store = open(&config, &disk);
+    assert_eq!(get(&store, 0).0.status, GetStatus::OffsetTooSmall);
+    assert_eq!(
+        (get(&store, 3).0.status, store.reader().min_offset("t", 0)),
+        (GetStatus::OffsetOverflowOne, QueueOffset(3))
+    );
+    assert_eq!(
+        append(&store, message("t", 0, b"new", "")).queue_offset,
+        QueueOffset(3)
+    );
+    dispatched(&store);
+    assert_eq!(get(&store, 3).1, ["new"]);
+    drop(store);
+    let store = open(&config, &disk);
+    assert_eq!(
+        (store.reader().min_offset("t", 0), get(&store, 3).1),
+        (QueueOffset(3), vec!["new".to_owned()])
+    );
+}
+
+#[test]
+fn cold_messages_are_read_from_the_file_and_stay_valid_when_it_is_deleted() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = small_config(folder.path());
+    config.hot_window_bytes = 1_024;
+    let store = Store::open(&config, |_| {}).unwrap();
+    for n in 0..40 {
+        append(&store, message("t", 0, format!("{n:01000}").as_bytes(), ""));
+    }
+    dispatched(&store);
+    until(|| !store.log().is_hot(PhysicalOffset(20_000)));
+    let request = GetRequest {
+        topic: "t",
+        queue_id: 0,
+        offset: QueueOffset(0),
+        max_count: 32,
+        max_bytes: usize::MAX,
+    };
+    let mut records = Vec::new();
+    let result = match store
+        .reader()
+        .get(&request, &mut NoFilter, Blocking::Refused, &mut records)
+    {
+        Err(minimq_store::ReadError::WouldBlock) => {
+            assert!(records.is_empty());
+            store
+                .reader()
+                .get(&request, &mut NoFilter, Blocking::Allowed, &mut records)
+                .unwrap()
+        }
+        result => result.unwrap(),
+    };
+    assert_eq!(
+        (result.status, result.count),
+        (GetStatus::Found, 20),
+        "to the end of the queue file"
+    );
+    store
+        .log()
+        .delete_oldest_file()
+        .unwrap()
+        .expect("a file to delete");
+    for (n, record) in records.into_iter().enumerate() {
+        let record = minimq_protocol::message::MessageView::parse(record).unwrap();
+        assert_eq!(record.body(), format!("{n:01000}").as_bytes());
+    }
+    let (result, bodies) = get(&store, 0);
+    assert_eq!(
+        (result.status, bodies.len()),
+        (GetStatus::Found, 6),
+        "those of the deleted file are passed over"
+    );
+    assert_eq!(result.next_begin_offset.get(), 20);
+}
