@@ -162,7 +162,7 @@ impl CompressionType {
                 decoder
                     .window_log_max(window.clamp(MIN_ZSTD_WINDOW_LOG, MAX_ZSTD_WINDOW_LOG))
                     .map_err(|error| broken(error.to_string()))?;
-                read_limited(decoder, limit).map_err(|error| broken(error.to_string()))?
+                read_limited(decoder, body.len(), limit).map_err(|error| broken(error.to_string()))?
             }
         };
         if plain.len() > limit {
@@ -213,8 +213,8 @@ impl Read for Source<'_> {
 }
 
 /// At most one byte more than `limit`, so that the caller sees whether there was more.
-fn read_limited(decoder: impl Read, limit: usize) -> std::io::Result<Vec<u8>> {
-    let mut plain = Vec::new();
+fn read_limited(decoder: impl Read, compressed_len: usize, limit: usize) -> std::io::Result<Vec<u8>> {
+    let mut plain = Vec::with_capacity(first_capacity(compressed_len, limit));
     decoder.take(limit as u64 + 1).read_to_end(&mut plain)?;
     Ok(plain)
 }
@@ -237,7 +237,7 @@ fn deflate(body: &[u8], level: i32) -> Result<Vec<u8>, flate2::CompressError> {
 fn inflate(body: &[u8], limit: usize) -> Result<Vec<u8>, &'static str> {
     let most = limit.saturating_add(1);
     let mut inflater = Decompress::new(true);
-    let mut out = Vec::with_capacity(body.len().saturating_mul(4).clamp(64, 64 * 1024).min(most));
+    let mut out = Vec::with_capacity(first_capacity(body.len(), limit));
     loop {
         let rest = body.get(taken(inflater.total_in())..).unwrap_or_default();
         let status = inflater
@@ -252,6 +252,11 @@ fn inflate(body: &[u8], limit: usize) -> Result<Vec<u8>, &'static str> {
         }
         out.reserve_exact(out.len().min(most - out.len()));
     }
+}
+
+/// A guess at the size of a plain body that a small bomb cannot drive far.
+fn first_capacity(compressed_len: usize, limit: usize) -> usize {
+    compressed_len.saturating_mul(4).clamp(4096, 64 * 1024).min(limit.saturating_add(1))
 }
 
 fn taken(total: u64) -> usize {

@@ -1,0 +1,7 @@
+//! Bodies of batch sends: see `protocol/tests/properties/message.rs`.
+#![no_main]
+
+#[path = "../../protocol/tests/properties/message.rs"]
+mod property;
+
+libfuzzer_sys::fuzz_target!(|data: &[u8]| property::batches_are_read_or_refused(data));
