@@ -147,8 +147,8 @@ impl CompressionType {
                     rest: body,
                     starved: false,
                 });
-                let plain =
-                    read_limited(&mut decoder, limit).map_err(|error| broken(error.to_string()))?;
+                let plain = read_limited(&mut decoder, body.len(), limit)
+                    .map_err(|error| broken(error.to_string()))?;
                 // The decoder takes a frame without its end mark for a whole one.
                 if decoder.get_ref().starved {
                     return Err(broken("it ends too early".to_owned()));
@@ -162,7 +162,8 @@ impl CompressionType {
                 decoder
                     .window_log_max(window.clamp(MIN_ZSTD_WINDOW_LOG, MAX_ZSTD_WINDOW_LOG))
                     .map_err(|error| broken(error.to_string()))?;
-                read_limited(decoder, body.len(), limit).map_err(|error| broken(error.to_string()))?
+                read_limited(decoder, body.len(), limit)
+                    .map_err(|error| broken(error.to_string()))?
             }
         };
         if plain.len() > limit {
@@ -213,7 +214,11 @@ impl Read for Source<'_> {
 }
 
 /// At most one byte more than `limit`, so that the caller sees whether there was more.
-fn read_limited(decoder: impl Read, compressed_len: usize, limit: usize) -> std::io::Result<Vec<u8>> {
+fn read_limited(
+    decoder: impl Read,
+    compressed_len: usize,
+    limit: usize,
+) -> std::io::Result<Vec<u8>> {
     let mut plain = Vec::with_capacity(first_capacity(compressed_len, limit));
     decoder.take(limit as u64 + 1).read_to_end(&mut plain)?;
     Ok(plain)
@@ -256,7 +261,10 @@ fn inflate(body: &[u8], limit: usize) -> Result<Vec<u8>, &'static str> {
 
 /// A guess at the size of a plain body that a small bomb cannot drive far.
 fn first_capacity(compressed_len: usize, limit: usize) -> usize {
-    compressed_len.saturating_mul(4).clamp(4096, 64 * 1024).min(limit.saturating_add(1))
+    compressed_len
+        .saturating_mul(4)
+        .clamp(4096, 64 * 1024)
+        .min(limit.saturating_add(1))
 }
 
 fn taken(total: u64) -> usize {
