@@ -1,7 +1,6 @@
-//! Properties texts: see `protocol/tests/properties/message.rs`.
 #![no_main]
 
-#[path = "../../protocol/tests/properties/message.rs"]
-mod property;
+#[path = "../entry/message.rs"]
+mod entry;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| property::properties_are_read_as_java_reads_them(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| entry::properties_are_read_as_java_reads_them(data));

@@ -1,7 +1,6 @@
-//! Records of stored messages: see `protocol/tests/properties/message.rs`.
 #![no_main]
 
-#[path = "../../protocol/tests/properties/message.rs"]
-mod property;
+#[path = "../entry/message.rs"]
+mod entry;
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| property::records_are_read_or_refused(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| entry::records_are_read_or_refused(data));

@@ -10,6 +10,8 @@ mod frame;
 mod json;
 #[path = "../../fuzz/entry/json_header.rs"]
 mod json_header;
+#[path = "../../fuzz/entry/message.rs"]
+mod message;
 
 fn replay(target: &str, run: fn(&[u8])) {
     let folder = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus")).join(target);
@@ -47,4 +49,19 @@ fn json_headers() {
 #[test]
 fn binary_headers() {
     replay("binary_header", binary_header::run);
+}
+
+#[test]
+fn records() {
+    replay("record", message::records_are_read_or_refused);
+}
+
+#[test]
+fn properties() {
+    replay("properties", message::properties_are_read_as_java_reads_them);
+}
+
+#[test]
+fn batches() {
+    replay("batch", message::batches_are_read_or_refused);
 }

@@ -1,6 +1,6 @@
-//! What must hold for any message: generated ones, and the corpora of the fuzz targets.
+//! What must hold for any message, over generated ones. The corpora of the fuzz targets are run by `fuzz_corpus`.
 
-#[path = "properties/message.rs"]
+#[path = "../../fuzz/entry/message.rs"]
 mod property;
 
 use std::net::{IpAddr, SocketAddr};
@@ -22,35 +22,6 @@ use minimq_protocol::properties::{
 use minimq_protocol::unique_key::{UniqueKey, UniqueKeyGenerator};
 use proptest::collection::vec;
 use proptest::prelude::*;
-
-/// Runs `property` over every file of a fuzz target's corpus.
-fn replay(target: &str, property: impl Fn(&[u8])) {
-    let folder = format!("{}/../fuzz/corpus/{target}", env!("CARGO_MANIFEST_DIR"));
-    let mut inputs = 0;
-    for entry in std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{folder}: {error}")) {
-        property(&std::fs::read(entry.unwrap().path()).unwrap());
-        inputs += 1;
-    }
-    assert!(inputs > 0, "{folder} is empty");
-}
-
-#[test]
-fn the_corpus_of_the_record_fuzz_target_holds() {
-    replay("record", property::records_are_read_or_refused);
-}
-
-#[test]
-fn the_corpus_of_the_properties_fuzz_target_holds() {
-    replay(
-        "properties",
-        property::properties_are_read_as_java_reads_them,
-    );
-}
-
-#[test]
-fn the_corpus_of_the_batch_fuzz_target_holds() {
-    replay("batch", property::batches_are_read_or_refused);
-}
 
 fn host() -> impl Strategy<Value = SocketAddr> {
     (any::<IpAddr>(), any::<u16>()).prop_map(|(ip, port)| SocketAddr::new(ip, port))

@@ -1,5 +1,4 @@
-//! What must hold for any bytes taken as a record, a properties text or a batch. Used by the fuzz targets and by the replay
-//! of their corpora.
+//! Any bytes as a record of a stored message, as a properties text and as the body of a batch send.
 #![allow(dead_code)] // each user takes its part
 
 use minimq_protocol::batch::{self, BatchError, BatchRecord};
