@@ -58,7 +58,10 @@ fn records() {
 
 #[test]
 fn properties() {
-    replay("properties", message::properties_are_read_as_java_reads_them);
+    replay(
+        "properties",
+        message::properties_are_read_as_java_reads_them,
+    );
 }
 
 #[test]
