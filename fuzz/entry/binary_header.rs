@@ -17,11 +17,7 @@ pub(crate) fn run(header: &[u8]) {
     let again = frame::parse(command.to_frame()).expect("what was read can be written");
     assert_eq!(again, command);
     for (key, _) in command.ext.iter() {
-        let last = command
-            .ext
-            .iter()
-            .filter(|(name, _)| *name == key)
-            .next_back();
+        let last = command.ext.iter().rfind(|(name, _)| *name == key);
         assert_eq!(
             command.ext.get(key),
             last.map(|(_, value)| value)

@@ -78,16 +78,12 @@ impl ExtFields {
         Self::default()
     }
 
-    /// For the header readers, which add spans and [`attach`](Self::attach) the header last. In a binary header an
-    /// empty value means that the field is absent (wire spec 1.3).
-    pub(crate) fn reading(empty_is_absent: bool) -> Self {
-        Self {
-            empty_is_absent,
-            ..Self::default()
-        }
+    /// In a binary header an empty value means that the field is absent (wire spec 1.3).
+    pub(crate) fn read_from_binary(&mut self) {
+        self.empty_is_absent = true;
     }
 
-    /// The header that the spans point into. It is let go if there are no fields.
+    /// The header that the spans point into, given by its reader last. It is let go if there are no fields.
     pub(crate) fn attach(&mut self, head: Bytes) {
         if !self.fields.is_empty() {
             self.head = head;

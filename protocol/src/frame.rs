@@ -129,10 +129,13 @@ pub fn parse(mut frame: Bytes) -> Result<Command, FrameError> {
     let word = frame.get_u32();
     // `check` saw that the header is inside.
     let body = frame.split_off((word & 0xFF_FFFF) as usize);
-    let mut command = match SerializeType::from_byte((word >> 24) as u8) {
-        Some(SerializeType::Rocketmq) => binary::read(frame)?,
-        _ => json::read(frame)?,
+    let mut command = Command {
+        body,
+        ..Command::default()
     };
-    command.body = body;
+    match SerializeType::from_byte((word >> 24) as u8) {
+        Some(SerializeType::Rocketmq) => binary::read(frame, &mut command)?,
+        _ => json::read(frame, &mut command)?,
+    }
     Ok(command)
 }

@@ -11,8 +11,9 @@ use crate::language::Language;
 /// Everything but remark and ext fields.
 const FIXED_LEN: usize = 21;
 
-/// Reads a whole header. Bytes behind the ext fields are ignored: the body is placed by the header length.
-pub(crate) fn read(head: Bytes) -> Result<Command, FrameError> {
+/// Reads a whole header into a command that holds nothing yet. Bytes behind the ext fields are
+/// ignored: the body is placed by the header length.
+pub(crate) fn read(head: Bytes, command: &mut Command) -> Result<(), FrameError> {
     if head.len() < FIXED_LEN {
         return Err(FrameError::Binary {
             at: head.len(),
@@ -20,15 +21,12 @@ pub(crate) fn read(head: Bytes) -> Result<Command, FrameError> {
         });
     }
     let mut fixed = &head[..];
-    let mut command = Command {
-        code: i32::from(fixed.get_i16()),
-        language: Language::from_code(fixed.get_u8()),
-        version: i32::from(fixed.get_i16()),
-        opaque: fixed.get_i32(),
-        flag: fixed.get_i32(),
-        serialize: SerializeType::Rocketmq,
-        ..Command::default()
-    };
+    command.code = i32::from(fixed.get_i16());
+    command.language = Language::from_code(fixed.get_u8());
+    command.version = i32::from(fixed.get_i16());
+    command.opaque = fixed.get_i32();
+    command.flag = fixed.get_i32();
+    command.serialize = SerializeType::Rocketmq;
 
     let mut reader = Reader {
         head: &head,
@@ -46,7 +44,7 @@ pub(crate) fn read(head: Bytes) -> Result<Command, FrameError> {
         .sized_i32("ext fields longer than the header")?
         .range();
     if block.is_empty() {
-        return Ok(command);
+        return Ok(());
     }
     let all_ascii = head[block.clone()].is_ascii();
     let mut reader = Reader {
@@ -54,7 +52,8 @@ pub(crate) fn read(head: Bytes) -> Result<Command, FrameError> {
         at: block.start,
         end: block.end,
     };
-    let mut ext = ExtFields::reading(true);
+    let ext = &mut command.ext;
+    ext.read_from_binary();
     while reader.at < reader.end {
         let at = reader.at;
         let key = reader.sized_i16("key longer than the ext fields")?;
@@ -62,10 +61,7 @@ pub(crate) fn read(head: Bytes) -> Result<Command, FrameError> {
         let (key, value) = if all_ascii {
             (key, value)
         } else {
-            (
-                checked(&head, &mut ext, key),
-                checked(&head, &mut ext, value),
-            )
+            (checked(&head, ext, key), checked(&head, ext, value))
         };
         if !ext.push_spans(key, value) {
             return Err(FrameError::Binary {
@@ -75,8 +71,7 @@ pub(crate) fn read(head: Bytes) -> Result<Command, FrameError> {
         }
     }
     ext.attach(head);
-    command.ext = ext;
-    Ok(command)
+    Ok(())
 }
 
 struct Reader<'a> {

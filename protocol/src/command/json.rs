@@ -18,39 +18,66 @@ type Result<T> = std::result::Result<T, FrameError>;
 /// Objects and arrays inside an ext field or unknown member may nest this deep.
 const MAX_DEPTH: u32 = 32;
 
-/// Reads a whole header.
-pub(crate) fn read(head: Bytes) -> Result<Command> {
+/// Reads a whole header into a command that holds nothing yet.
+pub(crate) fn read(head: Bytes, command: &mut Command) -> Result<()> {
+    let mut members = Members::default();
     let mut reader = Reader {
         text: &head,
         at: 0,
         depth: 0,
         valid: std::str::from_utf8(&head).is_ok(),
-        ext: ExtFields::reading(false),
+        ext: &mut command.ext,
     };
-    let mut command = Command {
-        serialize: SerializeType::Json,
-        ..Command::default()
-    };
-    let mut remark = None;
     reader.blanks();
-    reader.members(&mut |reader: &mut Reader<'_>, name| {
-        reader.command_member(name, &mut command, &mut remark)
-    })?;
+    reader.members(&mut |reader: &mut Reader<'_, '_>, name| members.read(reader, name))?;
     reader.blanks();
     if reader.at < reader.text.len() {
         return Err(reader.error("something behind the closing brace"));
     }
-    command.remark = remark.map(|span| {
+    command.remark = members.remark.map(|span| {
         let in_frame = span
             .is_in_head()
             .then(|| ByteStr::try_from(head.slice(span.range())).ok());
-        in_frame
-            .flatten()
-            .unwrap_or_else(|| ByteStr::from(&*String::from_utf8_lossy(reader.bytes(span))))
+        in_frame.flatten().unwrap_or_else(|| {
+            let text = String::from_utf8_lossy(reader.bytes(span));
+            ByteStr::from(&*text)
+        })
     });
-    command.ext = reader.ext;
+    command.serialize = SerializeType::Json;
+    command.code = members.code;
+    command.language = members.language;
+    command.version = members.version;
+    command.opaque = members.opaque;
+    command.flag = members.flag;
     command.ext.attach(head);
-    Ok(command)
+    Ok(())
+}
+
+/// What a header holds beside ext fields.
+#[derive(Default)]
+struct Members {
+    code: i32,
+    language: Language,
+    version: i32,
+    opaque: i32,
+    flag: i32,
+    remark: Option<Span>,
+}
+
+impl Members {
+    fn read(&mut self, reader: &mut Reader<'_, '_>, name: Span) -> Result<()> {
+        match member_of(reader.bytes(name)) {
+            Member::Code => self.code = reader.int()?,
+            Member::Language => self.language = reader.language()?,
+            Member::Version => self.version = reader.int()?,
+            Member::Opaque => self.opaque = reader.int()?,
+            Member::Flag => self.flag = reader.int()?,
+            Member::Remark => self.remark = reader.value()?,
+            Member::ExtFields => reader.ext_fields()?,
+            Member::Other => drop(reader.value()?),
+        }
+        Ok(())
+    }
 }
 
 enum Member {
@@ -97,40 +124,21 @@ fn member_of(name: &[u8]) -> Member {
     }
 }
 
-struct Reader<'h> {
+struct Reader<'h, 'c> {
     text: &'h [u8],
     at: usize,
     depth: u32,
     /// The whole header is valid UTF-8, so every piece of it is.
     valid: bool,
     /// Collects the fields; its arena takes all unescaped text.
-    ext: ExtFields,
+    ext: &'c mut ExtFields,
 }
 
-impl Reader<'_> {
-    fn command_member(
-        &mut self,
-        name: Span,
-        command: &mut Command,
-        remark: &mut Option<Span>,
-    ) -> Result<()> {
-        match member_of(self.bytes(name)) {
-            Member::Code => command.code = self.int()?,
-            Member::Language => command.language = self.language()?,
-            Member::Version => command.version = self.int()?,
-            Member::Opaque => command.opaque = self.int()?,
-            Member::Flag => command.flag = self.int()?,
-            Member::Remark => *remark = self.value()?,
-            Member::ExtFields => self.ext_fields()?,
-            Member::Other => drop(self.value()?),
-        }
-        Ok(())
-    }
-
+impl Reader<'_, '_> {
     fn ext_fields(&mut self) -> Result<()> {
         if self.peek() == Some(b'{') {
             self.ext.restart(true);
-            return self.members(&mut |reader: &mut Reader<'_>, name| reader.ext_field(name));
+            return self.members(&mut |reader: &mut Reader<'_, '_>, name| reader.ext_field(name));
         }
         match self.value()? {
             None => self.ext.restart(false),
@@ -353,23 +361,41 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0C)
 }
 
-/// Position of the quote, or of the first backslash before it. Most strings are shorter than the set-up of `memchr`.
+/// Position of the quote, or of the first backslash before it.
+///
+/// Eight bytes at a time, since most strings are shorter than the set-up of `memchr`, which takes over in long ones.
 fn find_end(text: &[u8], start: usize, quote: u8) -> Option<usize> {
-    let near = text.get(start..)?;
-    let (near, far) = near.split_at(near.len().min(16));
-    match near
-        .iter()
-        .position(|byte| *byte == quote || *byte == b'\\')
-    {
-        Some(len) => Some(start + len),
-        None => memchr2(quote, b'\\', far).map(|len| start + near.len() + len),
+    const NEAR: usize = 64;
+    let mut at = start;
+    while let Some(chunk) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+        let word = u64::from_le_bytes(*chunk);
+        let found =
+            zero_bytes(word ^ ONES * u64::from(quote)) | zero_bytes(word ^ ONES * b'\\' as u64);
+        if found != 0 {
+            return Some(at + found.trailing_zeros() as usize / 8);
+        }
+        at += 8;
+        if at - start >= NEAR {
+            break;
+        }
     }
+    memchr2(quote, b'\\', text.get(at..)?).map(|len| at + len)
+}
+
+const ONES: u64 = 0x0101_0101_0101_0101;
+
+/// The top bit of the lowest byte that is zero (of higher ones too, but some of those may be wrong).
+fn zero_bytes(word: u64) -> u64 {
+    word.wrapping_sub(ONES) & !word & (ONES << 7)
 }
 
 /// `-`, digits, fraction, exponent.
 fn is_number(word: &[u8]) -> bool {
     let digits = |text: &[u8]| !text.is_empty() && text.iter().all(u8::is_ascii_digit);
     let word = word.strip_prefix(b"-").unwrap_or(word);
+    if digits(word) {
+        return true;
+    }
     let (mantissa, exponent) = match word.iter().position(|byte| matches!(byte, b'e' | b'E')) {
         Some(at) => (&word[..at], Some(&word[at + 1..])),
         None => (word, None),
@@ -389,18 +415,20 @@ fn is_number(word: &[u8]) -> bool {
 /// As fastjson casts to an int: empty text is 0, booleans are 1 and 0, fractions are cut off.
 fn parse_int(text: &[u8]) -> Option<i32> {
     let text = std::str::from_utf8(text).ok()?;
+    if let Ok(number) = text.parse() {
+        return Some(number);
+    }
     match text {
         "" | "null" | "false" => return Some(0),
         "true" => return Some(1),
         _ => {}
     }
-    if let Ok(number) = text.parse() {
-        return Some(number);
+    // No `inf` or `nan`.
+    let numeric = |byte: u8| !byte.is_ascii_alphabetic() || matches!(byte, b'e' | b'E');
+    if !text.bytes().all(numeric) {
+        return None;
     }
-    let number = text
-        .bytes()
-        .all(|byte| !byte.is_ascii_alphabetic() || matches!(byte, b'e' | b'E'));
-    let number = number.then(|| text.parse::<f64>().ok()).flatten()?.trunc();
+    let number = text.parse::<f64>().ok()?.trunc();
     (f64::from(i32::MIN)..=f64::from(i32::MAX))
         .contains(&number)
         .then_some(number as i32)
