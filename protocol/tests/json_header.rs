@@ -55,6 +55,9 @@ fn white_space_and_a_trailing_newline_are_no_matter() {
     );
     assert_eq!((command.code, command.flag), (105, 2));
     assert_eq!(command.ext.get("topic"), Some("T1"));
+    let command = ext("\"a\":\"1\",\"b\":\"2\" ,\"c\": \"3\",\"d\" :\"4\"");
+    let fields: Vec<_> = command.ext.iter().collect();
+    assert_eq!(fields, [("a", "1"), ("b", "2"), ("c", "3"), ("d", "4")]);
 }
 
 #[test]
@@ -215,6 +218,9 @@ fn invalid_utf_8_is_replaced_where_it_stands() {
         b"{\"remark\":\"\xFFr\",\"extFields\":{\"k\xC3\":\"v\xC3(\\n\xE2\x82\",\"ok\":\"\xC3\xA4\"}}",
     )
     .expect("replaced, not refused");
+    let nested = read_bytes(b"{\"x\":[\"\xFF\"],\"extFields\":{\"k\":[\"\xFF\\u0041\\\"\"]}}");
+    let nested = nested.expect("replaced, not refused");
+    assert_eq!(nested.ext.get("k"), Some("[\"\u{FFFD}\\u0041\\\"\"]"));
     assert_eq!(command.remark(), "\u{FFFD}r");
     let fields: Vec<_> = command.ext.iter().collect();
     assert_eq!(
@@ -247,6 +253,10 @@ fn what_is_not_an_object_is_refused() {
         "{\"extFields\":[]}",
         "{\"extFields\":\"{}\"}",
         "{\"extFields\":{\"a\"}}",
+        "{\"extFields\":{\"a\":\"1\" \"b\":\"2\"}}",
+        "{\"extFields\":{\"a\":\"1\"\"b\":\"2\"}}",
+        "{\"extFields\":{\"a\":\"1\"",
+        "{\"extFields\":{\"a\":[\"x\\\"]}}",
         "{\"x\":[1 2]}",
         "{\"x\":[}",
         "{\"x\":{]}",

@@ -4,6 +4,8 @@
 //! Accepted beyond JSON: member names in any letter case, with `_`, unquoted or in single quotes; numbers as strings
 //! and strings as numbers; superfluous commas inside objects; fastjson's extra escapes; invalid UTF-8 (replaced).
 
+use std::ops::Range;
+
 use bytes::Bytes;
 use memchr::memchr2;
 
@@ -13,26 +15,28 @@ use crate::ext_fields::{ExtFields, Span};
 use crate::frame::FrameError;
 use crate::language::Language;
 
-type Result<T> = std::result::Result<T, FrameError>;
+/// What went wrong is in [`Reader::failure`], so that results stay small enough for registers.
+type Result<T> = std::result::Result<T, Stop>;
 
-/// Objects and arrays inside an ext field or unknown member may nest this deep.
+struct Stop;
+
+/// Objects and arrays inside an unknown member may nest this deep, inside an ext field one deeper.
 const MAX_DEPTH: u32 = 32;
 
 /// Reads a whole header into a command that holds nothing yet.
-pub(crate) fn read(head: Bytes, command: &mut Command) -> Result<()> {
+pub(crate) fn read(head: Bytes, command: &mut Command) -> std::result::Result<(), FrameError> {
     let mut members = Members::default();
     let mut reader = Reader {
         text: &head,
         at: 0,
         depth: 0,
-        valid: std::str::from_utf8(&head).is_ok(),
+        valid: std::str::from_utf8(&head).ok(),
         ext: &mut command.ext,
+        failure: (0, ""),
     };
-    reader.blanks();
-    reader.members(&mut |reader: &mut Reader<'_, '_>, name| members.read(reader, name))?;
-    reader.blanks();
-    if reader.at < reader.text.len() {
-        return Err(reader.error("something behind the closing brace"));
+    if reader.header(&mut members).is_err() {
+        let (at, what) = reader.failure;
+        return Err(FrameError::Json { at, what });
     }
     command.remark = members.remark.map(|span| {
         let in_frame = span
@@ -74,7 +78,7 @@ impl Members {
             Member::Flag => self.flag = reader.int()?,
             Member::Remark => self.remark = reader.value()?,
             Member::ExtFields => reader.ext_fields()?,
-            Member::Other => drop(reader.value()?),
+            Member::Other => reader.skip_value()?,
         }
         Ok(())
     }
@@ -128,29 +132,78 @@ struct Reader<'h, 'c> {
     text: &'h [u8],
     at: usize,
     depth: u32,
-    /// The whole header is valid UTF-8, so every piece of it is.
-    valid: bool,
+    /// The whole header, if it is valid UTF-8: then every piece of it is.
+    valid: Option<&'h str>,
     /// Collects the fields; its arena takes all unescaped text.
     ext: &'c mut ExtFields,
+    /// Offset and reason, once a function has stopped.
+    failure: (usize, &'static str),
 }
 
 impl Reader<'_, '_> {
+    fn header(&mut self, members: &mut Members) -> Result<()> {
+        self.blanks();
+        self.expect(b'{', "no opening brace")?;
+        while self.member(|reader, name| members.read(reader, name))? {}
+        self.blanks();
+        if self.at < self.text.len() {
+            return Err(self.stop("something behind the closing brace"));
+        }
+        Ok(())
+    }
+
     fn ext_fields(&mut self) -> Result<()> {
         if self.peek() == Some(b'{') {
             self.ext.restart(true);
-            return self.members(&mut |reader: &mut Reader<'_, '_>, name| reader.ext_field(name));
+            self.at += 1;
+            loop {
+                while self.plain_field() {}
+                if !self.member(|reader, name| reader.ext_field(name))? {
+                    return Ok(());
+                }
+            }
         }
         match self.value()? {
             None => self.ext.restart(false),
-            Some(_) => return Err(self.error("extFields is not an object")),
+            Some(_) => return Err(self.stop("extFields is not an object")),
         }
         Ok(())
+    }
+
+    /// One field as everybody writes them: `"name":"value"` without blanks or escapes, then a comma or the closing
+    /// brace, which stays. False, and nothing read, if it looks different: then [`member`](Self::member) goes on.
+    fn plain_field(&mut self) -> bool {
+        let Some(text) = self.valid.map(str::as_bytes) else {
+            return false;
+        };
+        let Some(name) = plain_string(text, self.at) else {
+            return false;
+        };
+        if text.get(name.end + 1) != Some(&b':') {
+            return false;
+        }
+        let Some(value) = plain_string(text, name.end + 2) else {
+            return false;
+        };
+        let behind = value.end + 1;
+        let next = match text.get(behind) {
+            Some(b',') => behind + 1,
+            Some(b'}') => behind,
+            _ => return false,
+        };
+        let read = self
+            .ext
+            .push_spans(Span::in_head(name), Span::in_head(value));
+        if read {
+            self.at = next;
+        }
+        read
     }
 
     fn ext_field(&mut self, name: Span) -> Result<()> {
         match self.value()? {
             Some(value) if !self.ext.push_spans(name, value) => {
-                Err(self.error("too many ext fields"))
+                Err(self.stop("too many ext fields"))
             }
             _ => Ok(()),
         }
@@ -173,30 +226,29 @@ impl Reader<'_, '_> {
         let at = self.at;
         match self.value()? {
             None => Ok(0),
-            Some(span) => parse_int(self.bytes(span)).ok_or(FrameError::Json {
-                at,
-                what: "not a 32-bit number",
-            }),
+            Some(span) => match parse_int(self.bytes(span)) {
+                Some(number) => Ok(number),
+                None => Err(self.stop_at(at, "not a 32-bit number")),
+            },
         }
     }
 
-    /// The members of an object; `member` reads the value of the name it is given.
-    fn members(&mut self, member: &mut impl FnMut(&mut Self, Span) -> Result<()>) -> Result<()> {
-        self.expect(b'{', "no opening brace")?;
-        loop {
-            self.blanks_and_commas();
-            if self.eat(b'}') {
-                return Ok(());
-            }
-            let name = self.name()?;
-            self.blanks();
-            self.expect(b':', "no colon behind a name")?;
-            self.blanks();
-            member(self, name)?;
-            self.blanks();
-            if !matches!(self.peek(), Some(b',' | b'}')) {
-                return Err(self.error("neither comma nor closing brace behind a value"));
-            }
+    /// The next member of an object; false at its end. `read` reads the value of the name it is given.
+    #[inline]
+    fn member(&mut self, read: impl FnOnce(&mut Self, Span) -> Result<()>) -> Result<bool> {
+        self.blanks_and_commas();
+        if self.eat(b'}') {
+            return Ok(false);
+        }
+        let name = self.name()?;
+        self.blanks();
+        self.expect(b':', "no colon behind a name")?;
+        self.blanks();
+        read(self, name)?;
+        self.blanks();
+        match self.peek() {
+            Some(b',' | b'}') => Ok(true),
+            _ => Err(self.stop("neither comma nor closing brace behind a value")),
         }
     }
 
@@ -209,7 +261,7 @@ impl Reader<'_, '_> {
                 let start = self.at;
                 let word = self.word();
                 if word.is_empty() {
-                    return Err(self.error("no member name"));
+                    return Err(self.stop("no member name"));
                 }
                 Ok(Span::in_head(start..self.at))
             }
@@ -228,10 +280,7 @@ impl Reader<'_, '_> {
                     word if word == b"true" || word == b"false" || is_number(word) => {
                         Ok(Some(Span::in_head(start..self.at)))
                     }
-                    _ => Err(FrameError::Json {
-                        at: start,
-                        what: "not a value",
-                    }),
+                    _ => Err(self.stop_at(start, "not a value")),
                 }
             }
         }
@@ -240,12 +289,12 @@ impl Reader<'_, '_> {
     /// An object or array as its own text.
     fn nested(&mut self) -> Result<Span> {
         let start = self.at;
-        if self.depth >= MAX_DEPTH {
-            return Err(self.error("nested too deeply"));
+        if self.depth > MAX_DEPTH {
+            return Err(self.stop("nested too deeply"));
         }
         self.depth += 1;
-        if self.peek() == Some(b'{') {
-            self.members(&mut |reader: &mut Self, _| reader.value().map(drop))?;
+        if self.eat(b'{') {
+            while self.member(|reader, _| reader.value().map(drop))? {}
         } else {
             self.elements()?;
         }
@@ -263,34 +312,71 @@ impl Reader<'_, '_> {
             self.value()?;
             self.blanks();
             if !matches!(self.peek(), Some(b',' | b']')) {
-                return Err(self.error("neither comma nor closing bracket behind a value"));
+                return Err(self.stop("neither comma nor closing bracket behind a value"));
             }
         }
     }
 
+    #[inline]
     fn string(&mut self, quote: u8) -> Result<Span> {
         let start = self.at + 1;
         let Some(end) = find_end(self.text, start, quote) else {
-            return Err(self.error("string without end"));
+            return Err(self.stop("string without end"));
         };
         if self.text[end] == quote {
             self.at = end + 1;
             return Ok(self.checked(start..end));
         }
+        self.escaped_string(start, end, quote)
+    }
+
+    /// A string whose first backslash is at `escape`.
+    fn escaped_string(&mut self, start: usize, escape: usize, quote: u8) -> Result<Span> {
+        if self.depth > 0 {
+            return self.skip_string(start, escape, quote);
+        }
         let mut strings = Unescape {
             text: self.text,
+            valid: self.valid,
             at: start,
             quote,
         };
         let mut outcome = Ok(());
-        let span = self.ext.store(|arena| outcome = strings.run(arena));
+        let span = self.ext.store(|arena| outcome = strings.run(arena, escape));
         self.at = strings.at;
-        outcome.map(|()| span)
+        match outcome {
+            Ok(()) => Ok(span),
+            Err(what) => Err(self.stop(what)),
+        }
+    }
+
+    /// Inside a nested value, which is taken as it stands.
+    fn skip_string(&mut self, start: usize, mut escape: usize, quote: u8) -> Result<Span> {
+        loop {
+            let Some(end) = find_end(self.text, escape + 2, quote) else {
+                return Err(self.stop("string without end"));
+            };
+            if self.text[end] == quote {
+                self.at = end + 1;
+                return Ok(Span::in_head(start..end));
+            }
+            escape = end;
+        }
+    }
+
+    /// Steps over a value that nobody wants.
+    fn skip_value(&mut self) -> Result<()> {
+        self.depth += 1;
+        self.value()?;
+        self.depth -= 1;
+        Ok(())
     }
 
     /// The range itself, or, where it is not UTF-8, a repaired copy.
-    fn checked(&mut self, range: std::ops::Range<usize>) -> Span {
-        if self.valid || std::str::from_utf8(&self.text[range.clone()]).is_ok() {
+    #[inline]
+    fn checked(&mut self, range: Range<usize>) -> Span {
+        let whole = self.valid.is_some() || self.depth > 0;
+        if whole || std::str::from_utf8(&self.text[range.clone()]).is_ok() {
             return Span::in_head(range);
         }
         let text = String::from_utf8_lossy(&self.text[range]);
@@ -333,7 +419,7 @@ impl Reader<'_, '_> {
         if self.eat(byte) {
             Ok(())
         } else {
-            Err(self.error(what))
+            Err(self.stop(what))
         }
     }
 
@@ -352,8 +438,15 @@ impl Reader<'_, '_> {
         }
     }
 
-    fn error(&self, what: &'static str) -> FrameError {
-        FrameError::Json { at: self.at, what }
+    #[cold]
+    fn stop(&mut self, what: &'static str) -> Stop {
+        self.stop_at(self.at, what)
+    }
+
+    #[cold]
+    fn stop_at(&mut self, at: usize, what: &'static str) -> Stop {
+        self.failure = (at, what);
+        Stop
     }
 }
 
@@ -361,28 +454,42 @@ fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0C)
 }
 
+/// The inside of a string without escapes that begins at `at`.
+#[inline]
+fn plain_string(text: &[u8], at: usize) -> Option<Range<usize>> {
+    if text.get(at) != Some(&b'"') {
+        return None;
+    }
+    let end = find_end(text, at + 1, b'"')?;
+    (text.get(end) == Some(&b'"')).then_some(at + 1..end)
+}
+
 /// Position of the quote, or of the first backslash before it.
 ///
 /// Eight bytes at a time, since most strings are shorter than the set-up of `memchr`, which takes over in long ones.
+#[inline]
 fn find_end(text: &[u8], start: usize, quote: u8) -> Option<usize> {
     const NEAR: usize = 64;
+    let quotes = ONES * u64::from(quote);
+    let mut rest = text.get(start..)?;
     let mut at = start;
-    while let Some(chunk) = text.get(at..).and_then(|rest| rest.first_chunk::<8>()) {
+    while let Some((chunk, behind)) = rest.split_first_chunk::<8>() {
         let word = u64::from_le_bytes(*chunk);
-        let found =
-            zero_bytes(word ^ ONES * u64::from(quote)) | zero_bytes(word ^ ONES * b'\\' as u64);
+        let found = zero_bytes(word ^ quotes) | zero_bytes(word ^ BACKSLASHES);
         if found != 0 {
             return Some(at + found.trailing_zeros() as usize / 8);
         }
+        rest = behind;
         at += 8;
-        if at - start >= NEAR {
+        if at >= start + NEAR {
             break;
         }
     }
-    memchr2(quote, b'\\', text.get(at..)?).map(|len| at + len)
+    memchr2(quote, b'\\', rest).map(|len| at + len)
 }
 
 const ONES: u64 = 0x0101_0101_0101_0101;
+const BACKSLASHES: u64 = ONES * b'\\' as u64;
 
 /// The top bit of the lowest byte that is zero (of higher ones too, but some of those may be wrong).
 fn zero_bytes(word: u64) -> u64 {
@@ -434,24 +541,21 @@ fn parse_int(text: &[u8]) -> Option<i32> {
         .then_some(number as i32)
 }
 
-/// The rest of a string that has escapes.
+/// A string that has escapes.
 struct Unescape<'h> {
     text: &'h [u8],
+    valid: Option<&'h str>,
     at: usize,
     quote: u8,
 }
 
 impl Unescape<'_> {
-    /// Appends the text up to the closing quote and steps over that.
-    fn run(&mut self, out: &mut String) -> Result<()> {
+    /// Appends the text up to the closing quote and steps over that; `end` is the first backslash.
+    fn run(&mut self, out: &mut String, mut end: usize) -> std::result::Result<(), &'static str> {
         loop {
-            let Some(end) = find_end(self.text, self.at, self.quote) else {
-                return Err(self.error("string without end"));
-            };
-            let plain = &self.text[self.at..end];
-            match std::str::from_utf8(plain) {
-                Ok(plain) => out.push_str(plain),
-                Err(_) => out.push_str(&String::from_utf8_lossy(plain)),
+            match self.valid.and_then(|text| text.get(self.at..end)) {
+                Some(plain) => out.push_str(plain),
+                None => out.push_str(&String::from_utf8_lossy(&self.text[self.at..end])),
             }
             self.at = end + 1;
             if self.text[end] == self.quote {
@@ -459,13 +563,17 @@ impl Unescape<'_> {
             }
             let escaped = self.escape()?;
             out.push(escaped);
+            end = match find_end(self.text, self.at, self.quote) {
+                Some(end) => end,
+                None => return Err("string without end"),
+            };
         }
     }
 
     /// What follows a backslash.
-    fn escape(&mut self) -> Result<char> {
+    fn escape(&mut self) -> std::result::Result<char, &'static str> {
         let Some(byte) = self.text.get(self.at).copied() else {
-            return Err(self.error("string without end"));
+            return Err("string without end");
         };
         self.at += 1;
         Ok(match byte {
@@ -479,12 +587,12 @@ impl Unescape<'_> {
             b'0'..=b'7' => char::from(byte - b'0'),
             b'x' => char::from(self.hex(2)? as u8),
             b'u' => self.unicode()?,
-            _ => return Err(self.error("unknown escape")),
+            _ => return Err("unknown escape"),
         })
     }
 
     /// A UTF-16 unit or pair; half a pair becomes U+FFFD.
-    fn unicode(&mut self) -> Result<char> {
+    fn unicode(&mut self) -> std::result::Result<char, &'static str> {
         let unit = self.hex(4)?;
         if (0xD800..0xDC00).contains(&unit) && self.text[self.at..].starts_with(b"\\u") {
             let behind = self.at;
@@ -499,7 +607,7 @@ impl Unescape<'_> {
         Ok(char::from_u32(unit).unwrap_or(char::REPLACEMENT_CHARACTER))
     }
 
-    fn hex(&mut self, digits: usize) -> Result<u32> {
+    fn hex(&mut self, digits: usize) -> std::result::Result<u32, &'static str> {
         let mut number = 0;
         for _ in 0..digits {
             let digit = self
@@ -507,15 +615,11 @@ impl Unescape<'_> {
                 .get(self.at)
                 .and_then(|byte| char::from(*byte).to_digit(16));
             let Some(digit) = digit else {
-                return Err(self.error("bad hexadecimal escape"));
+                return Err("bad hexadecimal escape");
             };
             number = number << 4 | digit;
             self.at += 1;
         }
         Ok(number)
-    }
-
-    fn error(&self, what: &'static str) -> FrameError {
-        FrameError::Json { at: self.at, what }
     }
 }
