@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use minimq_protocol::Command;
@@ -80,6 +80,8 @@ pub(crate) struct Calls {
     table: Mutex<Table>,
     /// Earliest deadline in microseconds after `base`; may be earlier than any call's, never later.
     earliest: AtomicU64,
+    /// How many wait; changed under the lock.
+    waiting: AtomicUsize,
     base: Instant,
 }
 
@@ -88,6 +90,7 @@ impl Calls {
         Self {
             table: Mutex::default(),
             earliest: AtomicU64::new(NEVER),
+            waiting: AtomicUsize::new(0),
             base: Instant::now(),
         }
     }
@@ -125,6 +128,7 @@ impl Calls {
             opaque = table.next_opaque();
         }
         table.waiting.insert(opaque, waiting);
+        self.waiting.store(table.waiting.len(), Ordering::Relaxed);
         if micros < self.earliest.load(Ordering::Relaxed) {
             self.earliest.store(micros, Ordering::Release);
         }
@@ -140,6 +144,7 @@ impl Calls {
     pub(crate) fn take(&self, opaque: i32) -> Option<Waiting> {
         let mut table = self.table.lock();
         let waiting = table.waiting.remove(&opaque)?;
+        self.waiting.store(table.waiting.len(), Ordering::Relaxed);
         if table.waiting.is_empty() && table.waiting.capacity() > 1024 {
             table.waiting.shrink_to(64);
         }
@@ -148,7 +153,7 @@ impl Calls {
 
     /// Calls waiting.
     pub(crate) fn len(&self) -> usize {
-        self.table.lock().waiting.len()
+        self.waiting.load(Ordering::Relaxed)
     }
 
     /// When to look for calls that are due, if there is any.
@@ -175,6 +180,7 @@ impl Calls {
             })
             .map(|(_, waiting)| waiting)
             .collect();
+        self.waiting.store(table.waiting.len(), Ordering::Relaxed);
         let micros = next.map_or(NEVER, |next| self.micros(next));
         self.earliest.store(micros, Ordering::Release);
         due
@@ -185,6 +191,7 @@ impl Calls {
         let waiting = {
             let mut table = self.table.lock();
             table.ended = Some(reason.clone());
+            self.waiting.store(0, Ordering::Relaxed);
             std::mem::take(&mut table.waiting)
         };
         for (_, waiting) in waiting {

@@ -10,9 +10,9 @@ use minimq_protocol::{Command, Header, RequestId, encode_answer_head};
 use crate::buffer_pool;
 
 /// Bodies shorter than this are copied behind their head: cheaper than a piece of their own.
-const COPY_BELOW: usize = 1024;
+const COPY_BELOW: usize = 2048;
 /// Pieces handed to one system call.
-pub(crate) const MAX_SLICES: usize = 64;
+pub(crate) const MAX_SLICES: usize = 128;
 
 enum Piece {
     /// So many bytes from the front of `heads`.

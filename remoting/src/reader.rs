@@ -123,7 +123,9 @@ impl Reader {
     }
 
     fn grow_to(&mut self, capacity: usize) -> Result<(), NoRoom> {
-        if !self.budget.take(capacity) {
+        // The smaller buffer goes as the larger one comes.
+        let more = capacity - self.reserved.min(capacity);
+        if !self.budget.take(more) {
             return Err(NoRoom {
                 frame_len: self.need,
             });
@@ -132,8 +134,7 @@ impl Reader {
         fresh.extend_from_slice(&self.buffer);
         self.replace(fresh);
         self.large = true;
-        self.budget.give(self.reserved);
-        self.reserved = capacity;
+        self.reserved += more;
         Ok(())
     }
 

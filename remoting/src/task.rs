@@ -45,6 +45,8 @@ struct Io {
     unflushed: bool,
     /// Reads since the last one that had to be waited for.
     reads_in_a_row: u32,
+    /// The other callers have had their turn since the outbox was last taken.
+    gathered: bool,
 }
 
 /// How handing frames over ended.
@@ -70,6 +72,7 @@ impl<S: Service> Task<S> {
             budget,
             unflushed: false,
             reads_in_a_row: 0,
+            gathered: false,
         };
         Self {
             connection,
@@ -191,6 +194,10 @@ impl Io {
         let shared = &connection.shared;
         shared.waker.register(cx.waker());
         loop {
+            if self.gather(connection) {
+                cx.waker().wake_by_ref();
+                return Poll::Pending;
+            }
             let notified = shared.notified.swap(false, Ordering::AcqRel);
             if notified {
                 if connection.is_closed() {
@@ -221,6 +228,15 @@ impl Io {
                 return Poll::Pending;
             }
         }
+    }
+
+    /// Should other callers that are about to send have their turn before the socket is written to? Many requests
+    /// then leave in one write; a single caller never waits for that.
+    fn gather(&mut self, connection: &Connection) -> bool {
+        let shared = &connection.shared;
+        let several = shared.calls.len() > 1 && shared.notified.load(Ordering::Acquire);
+        self.gathered = several && !self.gathered;
+        self.gathered
     }
 
     /// Waits until most of what waits to be written is.
