@@ -1,6 +1,6 @@
 //! What every role of mini-MQ needs and none of them owns.
 //!
-//! * [`config`]: one declaration a key; files, environment and command line; changes at run time
+//! * [`mod@config`]: one declaration a key; files, environment and command line; changes at run time
 //! * [`properties_file`]: Java's `.properties` dialect, comments and order kept
 //! * [`atomic_file`]: state files that survive a power cut, with a `.bak` of the content before
 //! * [`acl`]: who may do what, by `plain_acl.yml`

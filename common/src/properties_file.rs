@@ -3,7 +3,7 @@
 //!
 //! Bytes that are UTF-8 are read as UTF-8, all others as ISO-8859-1; untouched lines are written
 //! back byte for byte. What [`PropertiesFile::set`] writes is ASCII with `\uXXXX`, so that readers
-//! of either encoding agree. No meaning of keys lives here; that is [`crate::config`].
+//! of either encoding agree. No meaning of keys lives here; that is [`mod@crate::config`].
 
 use std::fmt::Write as _;
 

@@ -1,4 +1,4 @@
-//! The declaration macros. Their grammar is shown in [`crate::config`].
+//! The declaration macros. Their grammar is shown in [`mod@crate::config`].
 
 /// Declares a configuration struct: `field: type = default, "key", flags…;` per key, then
 /// optionally `with { field: OtherSection, … }`.
