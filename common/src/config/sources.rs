@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{ConfigError, Key, Origin, Section, Warning};
 use crate::properties_file::PropertiesFile;
 
-/// The sources of a start. The environment is empty unless [`Sources::environment`] is called, so
+/// The sources of a start. The environment is empty unless [`Sources::with_environment`] is called, so
 /// that tests do not depend on it.
 #[derive(Debug, Clone, Default)]
 pub struct Sources {
