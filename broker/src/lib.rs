@@ -1,4 +1,21 @@
 //! The mini-MQ broker as a library.
+//!
+//! Reading path: [`broker`] (the state, one noun a field), [`server`] (from a request code to its handler),
+//! then the folder of the noun: `topic/`, `send/`, `pull/`, ….
+#![recursion_limit = "256"]
 #![forbid(unsafe_code)]
 
+pub mod broker;
+pub mod config;
 pub mod filter;
+pub mod filter_server_registry;
+pub mod registration;
+pub mod request;
+mod saved;
+pub mod send;
+pub mod server;
+pub mod subscription_group;
+pub mod topic;
+
+pub use broker::{Broker, StartError};
+pub use config::BrokerConfig;

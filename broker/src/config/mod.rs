@@ -1,0 +1,170 @@
+//! Configuration of a broker: RocketMQ's keys (broker spec 17) and a few of our own.
+
+mod broker_keys;
+mod server_keys;
+mod store_keys;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+
+use minimq_store::config as store;
+
+pub use broker_keys::BrokerKeys;
+pub use server_keys::ServerKeys;
+pub use store_keys::StoreKeys;
+
+minimq_common::config_enum! {
+    /// What the broker is in its group (broker spec 1.9).
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum BrokerRole {
+        /// Answers before a slave has the message.
+        AsyncMaster = "ASYNC_MASTER",
+        /// Says when no slave has the message.
+        SyncMaster = "SYNC_MASTER",
+        /// Takes no messages.
+        Slave = "SLAVE",
+    }
+}
+
+minimq_common::config_enum! {
+    /// Whether a send waits for the disk.
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    pub enum FlushDiskType {
+        /// Answered when in memory.
+        AsyncFlush = "ASYNC_FLUSH",
+        /// Answered when on disk.
+        SyncFlush = "SYNC_FLUSH",
+    }
+}
+
+minimq_common::config! {
+    /// All keys of a broker.
+    pub struct BrokerConfig {
+        /// Address the sockets are bound to; what clients are told is brokerIP1.
+        bind_address: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED), "bindAddress", important;
+        /// Connections at one time.
+        max_connections: usize = 65_536, "maxConnections", range(1..=1_000_000);
+        /// Pulls held at one time.
+        max_held_pulls: usize = 200_000, "maxHeldPulls", mutable, range(1..=10_000_000);
+        /// Topics at most.
+        max_topics: usize = 200_000, "maxTopics", mutable, range(1..=10_000_000);
+        /// Consumer groups at most.
+        max_groups: usize = 200_000, "maxGroups", mutable, range(1..=10_000_000);
+        /// Administration requests worked on at one time.
+        admin_concurrency: usize = 8, "adminConcurrency", range(1..=1024);
+        /// Access control files: plain_acl.yml and the folder acl beside it.
+        acl_file: PathBuf = "conf/plain_acl.yml".into(), "aclFile";
+        /// TLS on the port: disabled, permissive or enforcing.
+        tls_mode: String = "permissive".into(), "tls.server.mode";
+        /// Certificate chain of the server, PEM.
+        tls_cert: Option<PathBuf> = None, "tls.server.certPath";
+        /// Private key of the server, PEM.
+        tls_key: Option<PathBuf> = None, "tls.server.keyPath";
+        /// Certificates that clients' certificates are checked against, PEM.
+        tls_trust: Option<PathBuf> = None, "tls.server.trustCertPath";
+        /// Client certificates: none, optional or require.
+        tls_client_auth: String = "none".into(), "tls.server.need.client.auth";
+    }
+    with {
+        /// The broker's own keys.
+        broker: BrokerKeys,
+        /// The store's keys.
+        store: StoreKeys,
+        /// The sockets' keys.
+        server: ServerKeys,
+        /// Where log lines go.
+        logging: minimq_common::logging::LogConfig,
+    }
+}
+
+/// The machine's name, as RocketMQ names a broker without a key.
+fn default_broker_name() -> String {
+    let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    let name: String = name.trim().chars().filter(|c| c.is_ascii_alphanumeric() || "-_".contains(*c)).collect();
+    if name.is_empty() { "DEFAULT_BROKER".to_owned() } else { name }
+}
+
+fn default_store_path() -> PathBuf {
+    let home = std::env::var_os("HOME").map_or_else(|| PathBuf::from("."), PathBuf::from);
+    home.join("store")
+}
+
+fn number(value: i64) -> u64 {
+    value.max(0) as u64
+}
+
+impl BrokerConfig {
+    /// The store's settings. `deleteWhen` is checked here.
+    ///
+    /// # Errors
+    /// The hour that is none.
+    pub fn store_config(&self) -> Result<store::StoreConfig, String> {
+        let keys = &self.store;
+        let paths = |text: &str| -> Vec<PathBuf> {
+            text.split(',').map(str::trim).filter(|p| !p.is_empty()).map(PathBuf::from).collect()
+        };
+        let delete_when = keys
+            .delete_when
+            .split(';')
+            .map(|hour| hour.trim().parse::<u8>().ok().filter(|h| *h < 24).ok_or_else(|| hour.to_owned()))
+            .collect::<Result<Vec<u8>, _>>()
+            .map_err(|hour| format!("deleteWhen: \"{hour}\" is no hour from 00 to 23"))?;
+        let mut config = store::StoreConfig::new(keys.store_path_root_dir.clone());
+        config.store_path_commit_log = paths(&keys.store_path_commit_log);
+        config.read_only_commit_log_store_paths =
+            paths(keys.read_only_commit_log_store_paths.as_deref().unwrap_or_default());
+        config.mapped_file_size_commit_log = number(keys.mapped_file_size_commit_log);
+        config.mapped_file_size_consume_queue = number(keys.mapped_file_size_consume_queue);
+        config.enable_consume_queue_ext = keys.enable_consume_queue_ext;
+        config.mapped_file_size_consume_queue_ext = number(keys.mapped_file_size_consume_queue_ext);
+        config.max_message_size = number(keys.max_message_size) as usize;
+        config.flush_disk_type = match keys.flush_disk_type {
+            FlushDiskType::AsyncFlush => store::FlushDiskType::AsyncFlush,
+            FlushDiskType::SyncFlush => store::FlushDiskType::SyncFlush,
+        };
+        config.role = match keys.broker_role {
+            BrokerRole::AsyncMaster => store::StoreRole::AsyncMaster,
+            BrokerRole::SyncMaster => store::StoreRole::SyncMaster,
+            BrokerRole::Slave => store::StoreRole::Slave,
+        };
+        config.flush_interval_commit_log_ms = number(keys.flush_interval_commit_log);
+        config.flush_commit_log_timed = keys.flush_commit_log_timed;
+        config.flush_commit_log_least_pages = number(keys.flush_commit_log_least_pages);
+        config.flush_commit_log_thorough_interval_ms = number(keys.flush_commit_log_thorough_interval);
+        config.flush_interval_consume_queue_ms = number(keys.flush_interval_consume_queue);
+        config.flush_consume_queue_least_pages = number(keys.flush_consume_queue_least_pages);
+        config.flush_consume_queue_thorough_interval_ms = number(keys.flush_consume_queue_thorough_interval);
+        config.sync_flush_timeout_ms = number(keys.sync_flush_timeout);
+        config.check_crc_on_recover = keys.check_crc_on_recover;
+        config.clean_resource_interval_ms = number(keys.clean_resource_interval);
+        config.delete_commit_log_files_interval_ms = number(keys.delete_commit_log_files_interval);
+        config.delete_consume_queue_files_interval_ms = number(keys.delete_consume_queue_files_interval);
+        config.delete_when = delete_when;
+        config.disk_max_used_space_ratio = keys.disk_max_used_space_ratio;
+        config.file_reserved_time_hours = number(keys.file_reserved_time);
+        config.clean_file_forcibly_enable = keys.clean_file_forcibly_enable;
+        config.max_transfer_bytes_on_message_in_memory =
+            number(keys.max_transfer_bytes_on_message_in_memory) as usize;
+        config.max_transfer_count_on_message_in_memory =
+            number(keys.max_transfer_count_on_message_in_memory) as usize;
+        config.max_transfer_bytes_on_message_in_disk =
+            number(keys.max_transfer_bytes_on_message_in_disk) as usize;
+        config.max_transfer_count_on_message_in_disk =
+            number(keys.max_transfer_count_on_message_in_disk) as usize;
+        config.access_message_in_memory_max_ratio = keys.access_message_in_memory_max_ratio;
+        config.message_index_enable = keys.message_index_enable;
+        config.message_index_safe = keys.message_index_safe;
+        config.max_hash_slot_num = u32::try_from(keys.max_hash_slot_num).unwrap_or(u32::MAX);
+        config.max_index_num = u32::try_from(keys.max_index_num).unwrap_or(u32::MAX);
+        config.max_msgs_num_batch = number(keys.max_msgs_num_batch) as usize;
+        config.default_query_max_num = number(keys.default_query_max_num) as usize;
+        config.message_delay_level = keys.message_delay_level.clone();
+        config.offset_check_in_slave = keys.offset_check_in_slave;
+        Ok(config)
+    }
+
+    /// Whether this broker takes no messages.
+    pub fn is_slave(&self) -> bool {
+        self.store.broker_role == BrokerRole::Slave
+    }
+}

@@ -1,0 +1,218 @@
+//! Telling every name server who this broker is and what it has: at start, every 30 s, and at once on a change
+//! (broker spec 1.7, 1.8).
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use minimq_common::names;
+use minimq_protocol::Command;
+use minimq_protocol::body::{DataVersion, KvTable, RegisterBrokerBody, TopicConfig, TopicFilterType};
+use minimq_protocol::code::{request, response};
+use minimq_protocol::crc::body_crc;
+use minimq_protocol::header::{
+    QueryDataVersionRequest, QueryDataVersionResponse, RegisterBrokerRequest, UnRegisterBrokerRequest,
+};
+use minimq_protocol::perm;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+
+use crate::broker::Broker;
+use crate::config::BrokerConfig;
+
+/// How long the unregistration of a name server may take.
+const UNREGISTER_TIMEOUT: Duration = Duration::from_secs(3);
+/// Changes within this time are told together.
+const GATHER: Duration = Duration::from_millis(20);
+
+/// Says when there is something new to tell.
+#[derive(Debug, Default)]
+pub struct Registration {
+    changed: Notify,
+}
+
+impl Registration {
+    /// Topics or filter servers have changed: tell the name servers soon.
+    pub fn changed(&self) {
+        self.changed.notify_one();
+    }
+}
+
+impl Broker {
+    /// Registers once and warns of what nobody answers.
+    pub(crate) async fn register_at_start(self: &Arc<Self>) {
+        if self.name_servers().is_empty() {
+            tracing::warn!("no name server is configured (namesrvAddr): clients cannot find this broker");
+            return;
+        }
+        self.register().await;
+        self.check_advertised_address().await;
+    }
+
+    /// An address that does not answer here will not answer clients either.
+    async fn check_advertised_address(&self) {
+        let address = &self.identity.address;
+        let dialled = tokio::time::timeout(Duration::from_secs(3), tokio::net::TcpStream::connect(address)).await;
+        let why = match dialled {
+            Ok(Ok(_)) => return,
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => "no answer within 3 s".to_owned(),
+        };
+        tracing::warn!(
+            %address, why,
+            "the address told to clients does not answer: set brokerIP1 to an address that clients reach"
+        );
+    }
+
+    /// The periodic task; ends when the broker stops.
+    pub(crate) async fn keep_registered(self: Arc<Self>) {
+        loop {
+            let period = self.config.get().broker.register_name_server_period.clamp(10_000, 60_000);
+            let changed = tokio::select! {
+                () = self.stopping.cancelled() => return,
+                () = tokio::time::sleep(Duration::from_millis(period as u64)) => false,
+                () = self.registration.changed.notified() => true,
+            };
+            if changed {
+                tokio::time::sleep(GATHER).await;
+            }
+            if changed || self.config.get().broker.force_register || self.version_differs().await {
+                self.register().await;
+            }
+        }
+    }
+
+    /// The configured name servers.
+    pub fn name_servers(&self) -> Vec<String> {
+        let configured = self.config.get().broker.namesrv_addr.clone().or_else(names::from_environment);
+        let list = configured.unwrap_or_default();
+        names::parse_list(&list).unwrap_or_else(|error| {
+            if !list.trim().is_empty() {
+                tracing::warn!(%error, "namesrvAddr");
+            }
+            Vec::new()
+        })
+    }
+
+    /// Calls every name server at once; waits at most `registerBrokerTimeoutMills` for all of them.
+    async fn call_name_servers(&self, command: &Command) -> Vec<(String, Command)> {
+        let timeout = self.config.get().broker.register_broker_timeout_mills.max(100) as u64;
+        let timeout = Duration::from_millis(timeout);
+        let mut calls = JoinSet::new();
+        for server in self.name_servers() {
+            let (client, command) = (self.client.clone(), command.clone());
+            calls.spawn(async move {
+                let answer = client.call(&server, command, timeout).await;
+                (server, answer)
+            });
+        }
+        let mut answers = Vec::new();
+        while let Some(done) = calls.join_next().await {
+            match done {
+                Ok((server, Ok(answer))) => answers.push((server, answer)),
+                Ok((server, Err(error))) => tracing::warn!(server, %error, "the name server does not answer"),
+                Err(error) => tracing::error!(%error, "a call to a name server failed"),
+            }
+        }
+        answers
+    }
+
+    async fn register(self: &Arc<Self>) {
+        let command = self.registration_command(&self.config.to_arc());
+        for (server, answer) in self.call_name_servers(&command).await {
+            if answer.code != response::SUCCESS {
+                tracing::warn!(server, code = answer.code, remark = answer.remark(), "registration refused");
+                continue;
+            }
+            if let Ok(table) = KvTable::from_json(&answer.body) {
+                self.take_over_order(&table.table);
+            }
+        }
+    }
+
+    /// Which topics are ordered is kept by the name servers (broker spec 2.7).
+    fn take_over_order(self: &Arc<Self>, ordered: &BTreeMap<String, String>) {
+        let changed = self.topics.set_ordered(|topic| ordered.contains_key(topic), self.clock.now_ms());
+        if changed {
+            self.in_background(|broker| broker.topics.save());
+        }
+    }
+
+    fn registration_command(&self, config: &BrokerConfig) -> Command {
+        let body = RegisterBrokerBody {
+            filter_server_list: Some(self.filter_servers.addresses()),
+            topic_config_serialize_wrapper: {
+                let mut wrapper = self.topics.to_wrapper();
+                mask_permissions(&mut wrapper.topic_config_table, config.broker.broker_permission);
+                wrapper
+            },
+        };
+        let compressed = config.broker.compressed_register;
+        let bytes = if compressed { body.to_compressed() } else { body.to_wire() };
+        let identity = &self.identity;
+        let header = RegisterBrokerRequest {
+            broker_name: &identity.name,
+            broker_addr: &identity.address,
+            cluster_name: &identity.cluster,
+            ha_server_addr: &identity.ha_address,
+            broker_id: identity.id,
+            compressed,
+            body_crc32: body_crc(&bytes),
+        };
+        Command::request_with(request::REGISTER_BROKER, &header).with_body(bytes)
+    }
+
+    /// Whether some name server does not know this broker's topics as they are.
+    async fn version_differs(&self) -> bool {
+        let own = self.topics.version();
+        let identity = &self.identity;
+        let header = QueryDataVersionRequest {
+            broker_name: &identity.name,
+            broker_addr: &identity.address,
+            cluster_name: &identity.cluster,
+            broker_id: identity.id,
+        };
+        let command =
+            Command::request_with(request::QUERY_DATA_VERSION, &header).with_body(own.to_wire());
+        let answers = self.call_name_servers(&command).await;
+        // A server that did not answer may have been started anew.
+        answers.len() < self.name_servers().len()
+            || answers.iter().filter(|(_, answer)| answer.code == response::SUCCESS).any(|(_, answer)| {
+                let changed = answer.header::<QueryDataVersionResponse>().map_or(true, |header| header.changed);
+                let other = DataVersion::from_json(&answer.body).is_ok_and(|version| version != own);
+                changed || (!answer.body.is_empty() && other)
+            })
+    }
+
+    /// Takes this broker out of every name server.
+    pub(crate) async fn unregister(&self) {
+        let identity = &self.identity;
+        let header = UnRegisterBrokerRequest {
+            broker_name: &identity.name,
+            broker_addr: &identity.address,
+            cluster_name: &identity.cluster,
+            broker_id: identity.id,
+        };
+        let command = Command::request_with(request::UNREGISTER_BROKER, &header);
+        let all = self.call_name_servers(&command);
+        if tokio::time::timeout(UNREGISTER_TIMEOUT, all).await.is_err() {
+            tracing::warn!("not every name server has taken the unregistration");
+        }
+    }
+}
+
+/// A broker that lacks a permission passes none of it on: each topic gets the broker's (broker spec 1.8 step 2).
+fn mask_permissions(topics: &mut BTreeMap<String, TopicConfig>, broker: i32) {
+    if perm::is_readable(broker) && perm::is_writable(broker) {
+        return;
+    }
+    for topic in topics.values_mut() {
+        *topic = TopicConfig {
+            perm: broker,
+            topic_filter_type: TopicFilterType::SingleTag,
+            topic_sys_flag: 0,
+            order: false,
+            ..topic.clone()
+        };
+    }
+}

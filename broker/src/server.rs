@@ -1,0 +1,94 @@
+//! From a request code to its handler. The session holds what one connection collects between reads.
+
+use std::sync::Arc;
+
+use minimq_protocol::Command;
+use minimq_protocol::code::request;
+use minimq_remoting::{Answers, ClientAuth, CloseReason, Connection, ServerTls, Service, TlsMode};
+
+use crate::broker::{Broker, StartError};
+use crate::config::BrokerConfig;
+use crate::request::RequestContext;
+use crate::{filter_server_registry, send, subscription_group, topic};
+
+/// Which listener a connection came by.
+const VIP_LISTENER: usize = 1;
+
+/// What is kept for one connection.
+#[derive(Debug)]
+pub struct Session {
+    /// Sends of this read, appended together at its end.
+    pub sends: send::Collected,
+    /// Came by the VIP port, which serves no pulls.
+    pub vip: bool,
+}
+
+/// The broker as a service.
+pub struct BrokerService {
+    broker: Arc<Broker>,
+}
+
+impl BrokerService {
+    /// Serves this broker.
+    pub fn new(broker: Arc<Broker>) -> Self {
+        Self { broker }
+    }
+}
+
+impl Service for BrokerService {
+    type Session = Session;
+
+    fn open(&self, connection: &Connection) -> Session {
+        Session { sends: send::Collected::default(), vip: connection.listener() == VIP_LISTENER }
+    }
+
+    fn request(&self, session: &mut Session, command: Command, answers: &mut Answers<'_>) {
+        let mut cx = RequestContext { broker: &self.broker, session, answers };
+        dispatch(&mut cx, command);
+    }
+
+    async fn end_of_read(&self, session: &mut Session, answers: &mut Answers<'_>) {
+        if !session.sends.is_empty() {
+            send::append_collected(&self.broker, &mut session.sends, answers).await;
+        }
+    }
+
+    fn closed(&self, _session: Session, connection: &Connection, _reason: &CloseReason) {
+        self.broker.filter_server_connection_closed(connection);
+    }
+}
+
+/// One arm a code, by families in the order of the codes' table.
+fn dispatch(cx: &mut RequestContext<'_, '_>, command: Command) {
+    match command.code {
+        request::SEND_MESSAGE | request::SEND_MESSAGE_V2 | request::SEND_BATCH_MESSAGE => {
+            cx.session.sends.push(command);
+        }
+        request::CONSUMER_SEND_MSG_BACK => cx.slow(command, send::send_back),
+        request::UPDATE_AND_CREATE_TOPIC => cx.slow(command, topic::update_and_create),
+        request::DELETE_TOPIC_IN_BROKER => cx.slow(command, topic::delete),
+        request::UPDATE_AND_CREATE_SUBSCRIPTION_GROUP => {
+            cx.slow(command, subscription_group::update_and_create);
+        }
+        request::GET_ALL_SUBSCRIPTION_GROUP_CONFIG => cx.slow(command, subscription_group::get_all),
+        request::DELETE_SUBSCRIPTION_GROUP => cx.slow(command, subscription_group::delete),
+        request::REGISTER_FILTER_SERVER => filter_server_registry::register(cx, &command),
+        _ => not_supported(cx, &command),
+    }
+}
+
+fn not_supported(cx: &mut RequestContext<'_, '_>, command: &Command) {
+    let remark = format!(" request type {} not supported", command.code);
+    cx.answers.refuse(command.id(), minimq_protocol::code::response::REQUEST_CODE_NOT_SUPPORTED, &remark);
+}
+
+/// The port's TLS by the keys `tls.*`.
+pub(crate) fn tls(config: &Config<BrokerConfig>) -> ServerTls {
+    let mut values = std::collections::HashMap::new();
+    config.to_arc().show(&mut |key, value| {
+        if let (true, Some(value)) = (key.name.starts_with("tls."), value) {
+            values.insert(key.name, value);
+        }
+    });
+    ServerTls::from_keys(|key| values.get(key).cloned())
+}

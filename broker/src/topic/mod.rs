@@ -1,0 +1,8 @@
+//! Topics: the table, how it fills by itself, and the requests that change it (broker spec 2).
+
+mod admin;
+mod auto_create;
+mod table;
+
+pub use admin::{delete, update_and_create};
+pub use table::TopicTable;
