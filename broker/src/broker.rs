@@ -12,8 +12,8 @@ use std::time::Duration;
 use minimq_common::atomic_file::AtomicFileError;
 use minimq_common::clock::Clock;
 use minimq_common::config::Config;
-use minimq_remoting::{Client, ClientConfig, Limits, Server, ServerConfig, ServerHandle, TlsError};
 use minimq_protocol::delay_level::DelayLevels;
+use minimq_remoting::{Client, ClientConfig, Limits, Server, ServerConfig, ServerHandle, TlsError};
 use minimq_store::{RecoveryProgress, Store, StoreError};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
@@ -125,8 +125,10 @@ impl Broker {
             .map_err(|error| StartError::Setting(format!("messageDelayLevel: {error}")))?;
         let store_config = keys.store_config().map_err(StartError::Setting)?;
         let root = store_config.store_path_root_dir.clone();
-        let opened = tokio::task::spawn_blocking(move || Store::open(&store_config, progress)).await;
-        let store = opened.map_err(|e| StartError::Setting(format!("opening the store failed: {e}")))??;
+        let opened =
+            tokio::task::spawn_blocking(move || Store::open(&store_config, progress)).await;
+        let store =
+            opened.map_err(|e| StartError::Setting(format!("opening the store failed: {e}")))??;
         let now_ms = clock.now_ms();
         let topics = TopicTable::load(&root, &keys, now_ms)?;
         let groups = GroupTable::load(&root, now_ms)?;
@@ -164,7 +166,9 @@ impl Broker {
     /// A number from 0 to `limit` − 1, for spreading load; 0 when `limit` is not positive.
     pub fn random_below(&self, limit: i32) -> i32 {
         // The finish of splitmix64 over a counter: even spread, no lock.
-        let mut x = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        let mut x = self
+            .random
+            .fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
         match u64::try_from(limit) {
@@ -230,15 +234,25 @@ struct Listeners {
 impl Listeners {
     /// Which addresses to bind; a free main port is looked for here.
     fn bind(keys: &BrokerConfig) -> Result<Self, StartError> {
-        let main = SocketAddr::new(keys.bind_address, keys.server.listen_port);
+        let ip = keys.bind_ip().map_err(StartError::Setting)?;
+        let main = SocketAddr::new(ip, keys.server.listen_port);
         if main.port() == 0 {
             // Found and let go: the server binds it again right away.
             let probe = std::net::TcpListener::bind(main).and_then(|l| l.local_addr());
-            let addr = probe.map_err(|source| StartError::Listen { address: main, source })?;
-            return Ok(Self { addrs: vec![addr], port: addr.port() });
+            let addr = probe.map_err(|source| StartError::Listen {
+                address: main,
+                source,
+            })?;
+            return Ok(Self {
+                addrs: vec![addr],
+                port: addr.port(),
+            });
         }
-        let vip = SocketAddr::new(keys.bind_address, main.port().saturating_sub(2).max(1));
-        Ok(Self { addrs: vec![main, vip], port: main.port() })
+        let vip = SocketAddr::new(ip, main.port().saturating_sub(2).max(1));
+        Ok(Self {
+            addrs: vec![main, vip],
+            port: main.port(),
+        })
     }
 
     fn serve(self, broker: &Arc<Broker>, keys: &BrokerConfig) -> Result<ServerHandle, StartError> {
@@ -250,7 +264,7 @@ impl Listeners {
             idle: Duration::from_secs(idle.max(1)),
             ..Limits::default()
         };
-        config.tls = crate::server::tls(keys)?;
+        config.tls = crate::server::tls(&broker.config);
         let address = config.addrs[0];
         let server = Server::bind(config, Arc::new(BrokerService::new(broker.clone())))
             .map_err(|source| StartError::Listen { address, source })?;
@@ -259,12 +273,27 @@ impl Listeners {
 }
 
 async fn identity(keys: &BrokerConfig, port: u16) -> Result<Identity, StartError> {
-    let host = keys.broker.broker_ip1.clone().unwrap_or_else(|| local_address(keys));
-    let bracketed = |host: &str| if host.contains(':') { format!("[{host}]") } else { host.to_owned() };
+    let host = keys
+        .broker
+        .broker_ip1
+        .clone()
+        .unwrap_or_else(|| local_address(keys));
+    let bracketed = |host: &str| {
+        if host.contains(':') {
+            format!("[{host}]")
+        } else {
+            host.to_owned()
+        }
+    };
     let address = format!("{}:{port}", bracketed(&host));
-    let resolved = tokio::net::lookup_host(&address).await.ok().and_then(|mut found| found.next());
+    let resolved = tokio::net::lookup_host(&address)
+        .await
+        .ok()
+        .and_then(|mut found| found.next());
     let store_host = resolved.ok_or_else(|| {
-        StartError::Setting(format!("brokerIP1: the host \"{host}\" has no address; set it to one that clients reach"))
+        StartError::Setting(format!(
+            "brokerIP1: the host \"{host}\" has no address; set it to one that clients reach"
+        ))
     })?;
     let ha_host = keys.broker.broker_ip2.clone().unwrap_or(host);
     Ok(Identity {
@@ -280,11 +309,14 @@ async fn identity(keys: &BrokerConfig, port: u16) -> Result<Identity, StartError
 /// The address given to others when brokerIP1 is not set: the bound one, or that of the interface by which this
 /// machine reaches others.
 fn local_address(keys: &BrokerConfig) -> String {
-    if !keys.bind_address.is_unspecified() {
-        return keys.bind_address.to_string();
+    if let Some(ip) = keys.bind_ip().ok().filter(|ip| !ip.is_unspecified()) {
+        return ip.to_string();
     }
     // No packet is sent: connecting a datagram socket only chooses the interface.
-    let chosen = std::net::UdpSocket::bind("0.0.0.0:0")
-        .and_then(|socket| socket.connect("192.0.2.1:9").and_then(|()| socket.local_addr()));
+    let chosen = std::net::UdpSocket::bind("0.0.0.0:0").and_then(|socket| {
+        socket
+            .connect("192.0.2.1:9")
+            .and_then(|()| socket.local_addr())
+    });
     chosen.map_or_else(|_| "127.0.0.1".to_owned(), |addr| addr.ip().to_string())
 }

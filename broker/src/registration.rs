@@ -7,11 +7,14 @@ use std::time::Duration;
 
 use minimq_common::names;
 use minimq_protocol::Command;
-use minimq_protocol::body::{DataVersion, KvTable, RegisterBrokerBody, TopicConfig, TopicFilterType};
+use minimq_protocol::body::{
+    DataVersion, KvTable, RegisterBrokerBody, TopicConfig, TopicFilterType,
+};
 use minimq_protocol::code::{request, response};
 use minimq_protocol::crc::body_crc;
 use minimq_protocol::header::{
-    QueryDataVersionRequest, QueryDataVersionResponse, RegisterBrokerRequest, UnRegisterBrokerRequest,
+    QueryDataVersionRequest, QueryDataVersionResponse, RegisterBrokerRequest,
+    UnRegisterBrokerRequest,
 };
 use minimq_protocol::perm;
 use tokio::sync::Notify;
@@ -42,7 +45,9 @@ impl Broker {
     /// Registers once and warns of what nobody answers.
     pub(crate) async fn register_at_start(self: &Arc<Self>) {
         if self.name_servers().is_empty() {
-            tracing::warn!("no name server is configured (namesrvAddr): clients cannot find this broker");
+            tracing::warn!(
+                "no name server is configured (namesrvAddr): clients cannot find this broker"
+            );
             return;
         }
         self.register().await;
@@ -52,7 +57,11 @@ impl Broker {
     /// An address that does not answer here will not answer clients either.
     async fn check_advertised_address(&self) {
         let address = &self.identity.address;
-        let dialled = tokio::time::timeout(Duration::from_secs(3), tokio::net::TcpStream::connect(address)).await;
+        let dialled = tokio::time::timeout(
+            Duration::from_secs(3),
+            tokio::net::TcpStream::connect(address),
+        )
+        .await;
         let why = match dialled {
             Ok(Ok(_)) => return,
             Ok(Err(error)) => error.to_string(),
@@ -67,7 +76,12 @@ impl Broker {
     /// The periodic task; ends when the broker stops.
     pub(crate) async fn keep_registered(self: Arc<Self>) {
         loop {
-            let period = self.config.get().broker.register_name_server_period.clamp(10_000, 60_000);
+            let period = self
+                .config
+                .get()
+                .broker
+                .register_name_server_period
+                .clamp(10_000, 60_000);
             let changed = tokio::select! {
                 () = self.stopping.cancelled() => return,
                 () = tokio::time::sleep(Duration::from_millis(period as u64)) => false,
@@ -84,7 +98,13 @@ impl Broker {
 
     /// The configured name servers.
     pub fn name_servers(&self) -> Vec<String> {
-        let configured = self.config.get().broker.namesrv_addr.clone().or_else(names::from_environment);
+        let configured = self
+            .config
+            .get()
+            .broker
+            .namesrv_addr
+            .clone()
+            .or_else(names::from_environment);
         let list = configured.unwrap_or_default();
         names::parse_list(&list).unwrap_or_else(|error| {
             if !list.trim().is_empty() {
@@ -96,7 +116,12 @@ impl Broker {
 
     /// Calls every name server at once; waits at most `registerBrokerTimeoutMills` for all of them.
     async fn call_name_servers(&self, command: &Command) -> Vec<(String, Command)> {
-        let timeout = self.config.get().broker.register_broker_timeout_mills.max(100) as u64;
+        let timeout = self
+            .config
+            .get()
+            .broker
+            .register_broker_timeout_mills
+            .max(100) as u64;
         let timeout = Duration::from_millis(timeout);
         let mut calls = JoinSet::new();
         for server in self.name_servers() {
@@ -110,7 +135,9 @@ impl Broker {
         while let Some(done) = calls.join_next().await {
             match done {
                 Ok((server, Ok(answer))) => answers.push((server, answer)),
-                Ok((server, Err(error))) => tracing::warn!(server, %error, "the name server does not answer"),
+                Ok((server, Err(error))) => {
+                    tracing::warn!(server, %error, "the name server does not answer")
+                }
                 Err(error) => tracing::error!(%error, "a call to a name server failed"),
             }
         }
@@ -121,7 +148,12 @@ impl Broker {
         let command = self.registration_command(&self.config.to_arc());
         for (server, answer) in self.call_name_servers(&command).await {
             if answer.code != response::SUCCESS {
-                tracing::warn!(server, code = answer.code, remark = answer.remark(), "registration refused");
+                tracing::warn!(
+                    server,
+                    code = answer.code,
+                    remark = answer.remark(),
+                    "registration refused"
+                );
                 continue;
             }
             if let Ok(table) = KvTable::from_json(&answer.body) {
@@ -132,7 +164,9 @@ impl Broker {
 
     /// Which topics are ordered is kept by the name servers (broker spec 2.7).
     fn take_over_order(self: &Arc<Self>, ordered: &BTreeMap<String, String>) {
-        let changed = self.topics.set_ordered(|topic| ordered.contains_key(topic), self.clock.now_ms());
+        let changed = self
+            .topics
+            .set_ordered(|topic| ordered.contains_key(topic), self.clock.now_ms());
         if changed {
             self.in_background(|broker| broker.topics.save());
         }
@@ -143,12 +177,19 @@ impl Broker {
             filter_server_list: Some(self.filter_servers.addresses()),
             topic_config_serialize_wrapper: {
                 let mut wrapper = self.topics.to_wrapper();
-                mask_permissions(&mut wrapper.topic_config_table, config.broker.broker_permission);
+                mask_permissions(
+                    &mut wrapper.topic_config_table,
+                    config.broker.broker_permission,
+                );
                 wrapper
             },
         };
         let compressed = config.broker.compressed_register;
-        let bytes = if compressed { body.to_compressed() } else { body.to_wire() };
+        let bytes = if compressed {
+            body.to_compressed()
+        } else {
+            body.to_wire()
+        };
         let identity = &self.identity;
         let header = RegisterBrokerRequest {
             broker_name: &identity.name,
@@ -177,11 +218,17 @@ impl Broker {
         let answers = self.call_name_servers(&command).await;
         // A server that did not answer may have been started anew.
         answers.len() < self.name_servers().len()
-            || answers.iter().filter(|(_, answer)| answer.code == response::SUCCESS).any(|(_, answer)| {
-                let changed = answer.header::<QueryDataVersionResponse>().map_or(true, |header| header.changed);
-                let other = DataVersion::from_json(&answer.body).is_ok_and(|version| version != own);
-                changed || (!answer.body.is_empty() && other)
-            })
+            || answers
+                .iter()
+                .filter(|(_, answer)| answer.code == response::SUCCESS)
+                .any(|(_, answer)| {
+                    let changed = answer
+                        .header::<QueryDataVersionResponse>()
+                        .map_or(true, |header| header.changed);
+                    let other =
+                        DataVersion::from_json(&answer.body).is_ok_and(|version| version != own);
+                    changed || (!answer.body.is_empty() && other)
+                })
     }
 
     /// Takes this broker out of every name server.

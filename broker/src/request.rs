@@ -32,7 +32,10 @@ pub struct Refusal {
 impl Refusal {
     /// With any code.
     pub fn new(code: i32, remark: impl Into<Cow<'static, str>>) -> Self {
-        Self { code, remark: remark.into() }
+        Self {
+            code,
+            remark: remark.into(),
+        }
     }
 
     /// With code 1, SYSTEM_ERROR.
@@ -85,7 +88,9 @@ impl RequestContext<'_, '_> {
         let broker = self.broker.clone();
         let id = request.id();
         tokio::spawn(async move {
-            let Ok(_permit) = broker.admin_permits.clone().acquire_owned().await else { return };
+            let Ok(_permit) = broker.admin_permits.clone().acquire_owned().await else {
+                return;
+            };
             // The read buffer is not kept alive by a request that waits.
             let done = tokio::task::spawn_blocking(move || work(&broker, &request)).await;
             match done {
@@ -93,7 +98,10 @@ impl RequestContext<'_, '_> {
                 Ok(Err(refusal)) => responder.refuse(refusal.code, &refusal.remark),
                 Err(error) => {
                     tracing::error!(opaque = id.opaque, %error, "a request's work failed");
-                    responder.refuse(response::SYSTEM_ERROR, "the request's work failed, see the broker's log");
+                    responder.refuse(
+                        response::SYSTEM_ERROR,
+                        "the request's work failed, see the broker's log",
+                    );
                 }
             }
         });
@@ -101,11 +109,13 @@ impl RequestContext<'_, '_> {
 
     /// Success with a header.
     pub fn ok_with<'h>(&mut self, id: RequestId, header: &impl Header<'h>) {
-        self.answers.answer_head(id, response::SUCCESS, None, Some(header), &[]);
+        self.answers
+            .answer_head(id, response::SUCCESS, None, Some(header), &[]);
     }
 
     /// Success with nothing else.
     pub fn ok(&mut self, id: RequestId) {
-        self.answers.answer_head(id, response::SUCCESS, None, None::<&NoHeader>, &[]);
+        self.answers
+            .answer_head(id, response::SUCCESS, None, None::<&NoHeader>, &[]);
     }
 }

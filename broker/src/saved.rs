@@ -14,7 +14,10 @@ pub(crate) struct SavedFile {
 
 impl SavedFile {
     pub(crate) fn new(root: &Path, name: &str) -> Self {
-        Self { path: root.join("config").join(name), written: Mutex::default() }
+        Self {
+            path: root.join("config").join(name),
+            written: Mutex::default(),
+        }
     }
 
     /// Reads it, or its backup when it is damaged. `None` when there is none.

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use minimq_common::config::{Config, Section};
 use minimq_protocol::Command;
 use minimq_protocol::code::request;
-use minimq_remoting::{Answers, ClientAuth, CloseReason, Connection, ServerTls, Service, TlsMode};
+use minimq_remoting::{Answers, CloseReason, Connection, ServerTls, Service};
 
-use crate::broker::{Broker, StartError};
+use crate::broker::Broker;
 use crate::config::BrokerConfig;
 use crate::request::RequestContext;
 use crate::{filter_server_registry, send, subscription_group, topic};
@@ -39,11 +40,18 @@ impl Service for BrokerService {
     type Session = Session;
 
     fn open(&self, connection: &Connection) -> Session {
-        Session { sends: send::Collected::default(), vip: connection.listener() == VIP_LISTENER }
+        Session {
+            sends: send::Collected::default(),
+            vip: connection.listener() == VIP_LISTENER,
+        }
     }
 
     fn request(&self, session: &mut Session, command: Command, answers: &mut Answers<'_>) {
-        let mut cx = RequestContext { broker: &self.broker, session, answers };
+        let mut cx = RequestContext {
+            broker: &self.broker,
+            session,
+            answers,
+        };
         dispatch(&mut cx, command);
     }
 
@@ -67,11 +75,11 @@ fn dispatch(cx: &mut RequestContext<'_, '_>, command: Command) {
         request::CONSUMER_SEND_MSG_BACK => cx.slow(command, send::send_back),
         request::UPDATE_AND_CREATE_TOPIC => cx.slow(command, topic::update_and_create),
         request::DELETE_TOPIC_IN_BROKER => cx.slow(command, topic::delete),
-        request::UPDATE_AND_CREATE_SUBSCRIPTION_GROUP => {
+        request::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP => {
             cx.slow(command, subscription_group::update_and_create);
         }
-        request::GET_ALL_SUBSCRIPTION_GROUP_CONFIG => cx.slow(command, subscription_group::get_all),
-        request::DELETE_SUBSCRIPTION_GROUP => cx.slow(command, subscription_group::delete),
+        request::GET_ALL_SUBSCRIPTIONGROUP_CONFIG => cx.slow(command, subscription_group::get_all),
+        request::DELETE_SUBSCRIPTIONGROUP => cx.slow(command, subscription_group::delete),
         request::REGISTER_FILTER_SERVER => filter_server_registry::register(cx, &command),
         _ => not_supported(cx, &command),
     }
@@ -79,7 +87,11 @@ fn dispatch(cx: &mut RequestContext<'_, '_>, command: Command) {
 
 fn not_supported(cx: &mut RequestContext<'_, '_>, command: &Command) {
     let remark = format!(" request type {} not supported", command.code);
-    cx.answers.refuse(command.id(), minimq_protocol::code::response::REQUEST_CODE_NOT_SUPPORTED, &remark);
+    cx.answers.refuse(
+        command.id(),
+        minimq_protocol::code::response::REQUEST_CODE_NOT_SUPPORTED,
+        &remark,
+    );
 }
 
 /// The port's TLS by the keys `tls.*`.

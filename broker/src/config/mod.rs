@@ -4,7 +4,7 @@ mod broker_keys;
 mod server_keys;
 mod store_keys;
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use minimq_store::config as store;
@@ -15,7 +15,6 @@ pub use store_keys::StoreKeys;
 
 minimq_common::config_enum! {
     /// What the broker is in its group (broker spec 1.9).
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum BrokerRole {
         /// Answers before a slave has the message.
         AsyncMaster = "ASYNC_MASTER",
@@ -28,7 +27,6 @@ minimq_common::config_enum! {
 
 minimq_common::config_enum! {
     /// Whether a send waits for the disk.
-    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub enum FlushDiskType {
         /// Answered when in memory.
         AsyncFlush = "ASYNC_FLUSH",
@@ -41,7 +39,7 @@ minimq_common::config! {
     /// All keys of a broker.
     pub struct BrokerConfig {
         /// Address the sockets are bound to; what clients are told is brokerIP1.
-        bind_address: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED), "bindAddress", important;
+        bind_address: String = "0.0.0.0".into(), "bindAddress", important;
         /// Connections at one time.
         max_connections: usize = 65_536, "maxConnections", range(1..=1_000_000);
         /// Pulls held at one time.
@@ -80,8 +78,16 @@ minimq_common::config! {
 /// The machine's name, as RocketMQ names a broker without a key.
 fn default_broker_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-    let name: String = name.trim().chars().filter(|c| c.is_ascii_alphanumeric() || "-_".contains(*c)).collect();
-    if name.is_empty() { "DEFAULT_BROKER".to_owned() } else { name }
+    let name: String = name
+        .trim()
+        .chars()
+        .filter(|c| c.is_ascii_alphanumeric() || "-_".contains(*c))
+        .collect();
+    if name.is_empty() {
+        "DEFAULT_BROKER".to_owned()
+    } else {
+        name
+    }
 }
 
 fn default_store_path() -> PathBuf {
@@ -101,18 +107,31 @@ impl BrokerConfig {
     pub fn store_config(&self) -> Result<store::StoreConfig, String> {
         let keys = &self.store;
         let paths = |text: &str| -> Vec<PathBuf> {
-            text.split(',').map(str::trim).filter(|p| !p.is_empty()).map(PathBuf::from).collect()
+            text.split(',')
+                .map(str::trim)
+                .filter(|p| !p.is_empty())
+                .map(PathBuf::from)
+                .collect()
         };
         let delete_when = keys
             .delete_when
             .split(';')
-            .map(|hour| hour.trim().parse::<u8>().ok().filter(|h| *h < 24).ok_or_else(|| hour.to_owned()))
+            .map(|hour| {
+                hour.trim()
+                    .parse::<u8>()
+                    .ok()
+                    .filter(|h| *h < 24)
+                    .ok_or_else(|| hour.to_owned())
+            })
             .collect::<Result<Vec<u8>, _>>()
             .map_err(|hour| format!("deleteWhen: \"{hour}\" is no hour from 00 to 23"))?;
         let mut config = store::StoreConfig::new(keys.store_path_root_dir.clone());
         config.store_path_commit_log = paths(&keys.store_path_commit_log);
-        config.read_only_commit_log_store_paths =
-            paths(keys.read_only_commit_log_store_paths.as_deref().unwrap_or_default());
+        config.read_only_commit_log_store_paths = paths(
+            keys.read_only_commit_log_store_paths
+                .as_deref()
+                .unwrap_or_default(),
+        );
         config.mapped_file_size_commit_log = number(keys.mapped_file_size_commit_log);
         config.mapped_file_size_consume_queue = number(keys.mapped_file_size_consume_queue);
         config.enable_consume_queue_ext = keys.enable_consume_queue_ext;
@@ -123,24 +142,27 @@ impl BrokerConfig {
             FlushDiskType::SyncFlush => store::FlushDiskType::SyncFlush,
         };
         config.role = match keys.broker_role {
-            BrokerRole::AsyncMaster => store::StoreRole::AsyncMaster,
-            BrokerRole::SyncMaster => store::StoreRole::SyncMaster,
+            BrokerRole::AsyncMaster | BrokerRole::SyncMaster => store::StoreRole::Master,
             BrokerRole::Slave => store::StoreRole::Slave,
         };
         config.flush_interval_commit_log_ms = number(keys.flush_interval_commit_log);
         config.flush_commit_log_timed = keys.flush_commit_log_timed;
         config.flush_commit_log_least_pages = number(keys.flush_commit_log_least_pages);
-        config.flush_commit_log_thorough_interval_ms = number(keys.flush_commit_log_thorough_interval);
+        config.flush_commit_log_thorough_interval_ms =
+            number(keys.flush_commit_log_thorough_interval);
         config.flush_interval_consume_queue_ms = number(keys.flush_interval_consume_queue);
         config.flush_consume_queue_least_pages = number(keys.flush_consume_queue_least_pages);
-        config.flush_consume_queue_thorough_interval_ms = number(keys.flush_consume_queue_thorough_interval);
+        config.flush_consume_queue_thorough_interval_ms =
+            number(keys.flush_consume_queue_thorough_interval);
         config.sync_flush_timeout_ms = number(keys.sync_flush_timeout);
         config.check_crc_on_recover = keys.check_crc_on_recover;
         config.clean_resource_interval_ms = number(keys.clean_resource_interval);
         config.delete_commit_log_files_interval_ms = number(keys.delete_commit_log_files_interval);
-        config.delete_consume_queue_files_interval_ms = number(keys.delete_consume_queue_files_interval);
+        config.delete_consume_queue_files_interval_ms =
+            number(keys.delete_consume_queue_files_interval);
         config.delete_when = delete_when;
-        config.disk_max_used_space_ratio = keys.disk_max_used_space_ratio;
+        config.disk_max_used_space_ratio =
+            u8::try_from(keys.disk_max_used_space_ratio).unwrap_or(75);
         config.file_reserved_time_hours = number(keys.file_reserved_time);
         config.clean_file_forcibly_enable = keys.clean_file_forcibly_enable;
         config.max_transfer_bytes_on_message_in_memory =
@@ -151,7 +173,8 @@ impl BrokerConfig {
             number(keys.max_transfer_bytes_on_message_in_disk) as usize;
         config.max_transfer_count_on_message_in_disk =
             number(keys.max_transfer_count_on_message_in_disk) as usize;
-        config.access_message_in_memory_max_ratio = keys.access_message_in_memory_max_ratio;
+        config.access_message_in_memory_max_ratio =
+            u8::try_from(keys.access_message_in_memory_max_ratio).unwrap_or(40);
         config.message_index_enable = keys.message_index_enable;
         config.message_index_safe = keys.message_index_safe;
         config.max_hash_slot_num = u32::try_from(keys.max_hash_slot_num).unwrap_or(u32::MAX);
@@ -161,6 +184,17 @@ impl BrokerConfig {
         config.message_delay_level = keys.message_delay_level.clone();
         config.offset_check_in_slave = keys.offset_check_in_slave;
         Ok(config)
+    }
+
+    /// The address the sockets are bound to.
+    ///
+    /// # Errors
+    /// When the key's text is no IP address.
+    pub fn bind_ip(&self) -> Result<IpAddr, String> {
+        self.bind_address
+            .trim()
+            .parse()
+            .map_err(|_| format!("bindAddress: \"{}\" is no IP address", self.bind_address))
     }
 
     /// Whether this broker takes no messages.

@@ -48,7 +48,7 @@ minimq_common::config! {
         /// Hours, `;`-separated.
         delete_when: String = "04".into(), "deleteWhen", mutable, important;
         /// 10–95.
-        disk_max_used_space_ratio: u8 = 75, "diskMaxUsedSpaceRatio", mutable, range(10..=95);
+        disk_max_used_space_ratio: i32 = 75, "diskMaxUsedSpaceRatio", mutable, range(10..=95);
         /// Hours; also limits half messages.
         file_reserved_time: i64 = 72, "fileReservedTime", mutable, important, range(0..=1_000_000);
         /// Put msg index hight water.
@@ -80,7 +80,7 @@ minimq_common::config! {
         /// Max transfer count on message in disk.
         max_transfer_count_on_message_in_disk: i64 = 8, "maxTransferCountOnMessageInDisk", mutable, important;
         /// Percent of physical memory counted as cached.
-        access_message_in_memory_max_ratio: u8 = 40, "accessMessageInMemoryMaxRatio", mutable, important, range(0..=95);
+        access_message_in_memory_max_ratio: i32 = 40, "accessMessageInMemoryMaxRatio", mutable, important, range(0..=95);
         /// Key queries work.
         message_index_enable: bool = true, "messageIndexEnable", mutable, important;
         /// Max hash slot num.

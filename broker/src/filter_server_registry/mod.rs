@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use minimq_protocol::header::{RegisterFilterServerRequest, RegisterFilterServerResponse};
 use minimq_protocol::Command;
+use minimq_protocol::header::{RegisterFilterServerRequest, RegisterFilterServerResponse};
 use minimq_remoting::{CloseReason, Connection};
 use parking_lot::Mutex;
 
 use crate::broker::Broker;
-use crate::request::{Handled, RequestContext, Refusal, success};
+use crate::request::{Handled, Refusal, RequestContext, success};
 
 /// A filter server that has not repeated itself for so long is gone.
 const EXPIRY: Duration = Duration::from_secs(30);
@@ -45,23 +45,39 @@ impl FilterServerRegistry {
     }
 
     /// Adds or refreshes the entry of a connection; its first address stays. Whether the list changed.
-    fn register(&self, connection: &Connection, address: &str, now: Instant) -> Result<bool, Refusal> {
+    fn register(
+        &self,
+        connection: &Connection,
+        address: &str,
+        now: Instant,
+    ) -> Result<bool, Refusal> {
         let mut entries = self.entries.lock();
-        if let Some(entry) = entries.iter_mut().find(|entry| entry.connection.id() == connection.id()) {
+        if let Some(entry) = entries
+            .iter_mut()
+            .find(|entry| entry.connection.id() == connection.id())
+        {
             entry.seen = now;
             return Ok(false);
         }
         if entries.len() >= LIMIT {
-            return Err(Refusal::error(format!("{LIMIT} filter servers are registered, no more are allowed")));
+            return Err(Refusal::error(format!(
+                "{LIMIT} filter servers are registered, no more are allowed"
+            )));
         }
-        entries.push(Entry { connection: connection.clone(), address: address.to_owned(), seen: now });
+        entries.push(Entry {
+            connection: connection.clone(),
+            address: address.to_owned(),
+            seen: now,
+        });
         Ok(true)
     }
 
     /// Removes the entry of a connection; its address if there was one.
     pub fn connection_closed(&self, connection: &Connection) -> Option<String> {
         let mut entries = self.entries.lock();
-        let at = entries.iter().position(|entry| entry.connection.id() == connection.id())?;
+        let at = entries
+            .iter()
+            .position(|entry| entry.connection.id() == connection.id())?;
         Some(entries.remove(at).address)
     }
 
@@ -88,14 +104,26 @@ pub fn register(cx: &mut RequestContext<'_, '_>, request: &Command) {
 fn register_from(broker: &Arc<Broker>, connection: &Connection, request: &Command) -> Handled {
     let header: RegisterFilterServerRequest<'_> = request.header()?;
     if !header.filter_server_addr.contains(':') {
-        return Err(Refusal::error(format!("filterServerAddr \"{}\" is not host:port", header.filter_server_addr)));
+        return Err(Refusal::error(format!(
+            "filterServerAddr \"{}\" is not host:port",
+            header.filter_server_addr
+        )));
     }
-    if broker.filter_servers.register(connection, header.filter_server_addr, Instant::now())? {
-        tracing::info!(address = header.filter_server_addr, "filter server registered");
+    if broker
+        .filter_servers
+        .register(connection, header.filter_server_addr, Instant::now())?
+    {
+        tracing::info!(
+            address = header.filter_server_addr,
+            "filter server registered"
+        );
         broker.registration.changed();
     }
     let identity = &broker.identity;
-    let answer = RegisterFilterServerResponse { broker_name: &identity.name, broker_id: identity.id };
+    let answer = RegisterFilterServerResponse {
+        broker_name: &identity.name,
+        broker_id: identity.id,
+    };
     Ok(success(request).with_header(&answer))
 }
 
@@ -117,7 +145,7 @@ impl Broker {
             }
             for (connection, address) in self.filter_servers.expire(Instant::now()) {
                 tracing::warn!(address, "filter server silent for 30 s, forgotten");
-                connection.close(CloseReason::Requested);
+                connection.close(CloseReason::Requested("silent for 30 s"));
                 self.registration.changed();
             }
         }

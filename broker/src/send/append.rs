@@ -9,7 +9,9 @@ use minimq_protocol::header::{SendMessageRefusal, SendMessageResponse};
 use minimq_protocol::message_id::{MAX_ID_LEN, OffsetId};
 use minimq_protocol::{Command, RequestId};
 use minimq_remoting::{Answers, DeferredAnswers};
-use minimq_store::{AppendError, AppendMessage, AppendOutcome, AppendResult, Appended, FlushOutcome, RoomTicket};
+use minimq_store::{
+    AppendError, AppendMessage, AppendOutcome, AppendResult, Appended, FlushOutcome, RoomTicket,
+};
 
 use crate::broker::Broker;
 use crate::config::{BrokerConfig, BrokerRole, FlushDiskType};
@@ -59,10 +61,14 @@ enum MessageIds {
 }
 
 /// Stores and answers what was collected.
-pub async fn append_collected(broker: &Arc<Broker>, collected: &mut Collected, answers: &mut Answers<'_>) {
+pub async fn append_collected(
+    broker: &Arc<Broker>,
+    collected: &mut Collected,
+    answers: &mut Answers<'_>,
+) {
     let mut commands = std::mem::take(&mut collected.commands);
     let config = broker.config.to_arc();
-    let replying = Replying { broker, config: &config };
+    let replying = Replying { config: &config };
     if let Some(refusal) = broker.busy(&config) {
         for command in &commands {
             replying.refuse(answers, command.id(), &refusal);
@@ -71,8 +77,12 @@ pub async fn append_collected(broker: &Arc<Broker>, collected: &mut Collected, a
     }
     let mut scratch = std::mem::take(&mut collected.scratch);
     let mut outcomes = std::mem::take(&mut collected.outcomes);
-    let planner =
-        Planner { broker, config: &config, peer: answers.connection().peer(), now_ms: broker.clock.now_ms() };
+    let planner = Planner {
+        broker,
+        config: &config,
+        peer: answers.connection().peer(),
+        now_ms: broker.clock.now_ms(),
+    };
     let mut plans = Vec::with_capacity(commands.len());
     for command in &commands {
         match planner.plan(command, &mut scratch) {
@@ -101,8 +111,11 @@ pub async fn append_collected(broker: &Arc<Broker>, collected: &mut Collected, a
                 continue;
             }
         };
-        let code =
-            if no_slave && plan.waits { response::SLAVE_NOT_AVAILABLE } else { response::SUCCESS };
+        let code = if no_slave && plan.waits {
+            response::SLAVE_NOT_AVAILABLE
+        } else {
+            response::SUCCESS
+        };
         if waits_for_disk && plan.waits {
             let (_, all, last) = waiting.get_or_insert_with(|| (answers.deferred(), Vec::new(), 0));
             all.push((code, stored));
@@ -127,14 +140,23 @@ pub async fn append_collected(broker: &Arc<Broker>, collected: &mut Collected, a
     }
 }
 
-async fn append_all(broker: &Arc<Broker>, messages: &[AppendMessage<'_>], outcomes: &mut Vec<AppendOutcome>) {
+async fn append_all(
+    broker: &Arc<Broker>,
+    messages: &[AppendMessage<'_>],
+    outcomes: &mut Vec<AppendOutcome>,
+) {
     loop {
         let rest = messages.get(outcomes.len()..).unwrap_or_default();
         if rest.is_empty() {
             return;
         }
-        let Appended::Waiting(ticket) = broker.store.append(rest, outcomes) else { return };
-        if tokio::time::timeout(ROOM_WAIT, room(broker, ticket)).await.is_err() {
+        let Appended::Waiting(ticket) = broker.store.append(rest, outcomes) else {
+            return;
+        };
+        if tokio::time::timeout(ROOM_WAIT, room(broker, ticket))
+            .await
+            .is_err()
+        {
             // The store gives up on the same terms, with the path and the reason.
             let rest = messages.get(outcomes.len()..).unwrap_or_default();
             tokio::task::block_in_place(|| broker.store.append_blocking(rest, outcomes));
@@ -145,7 +167,11 @@ async fn append_all(broker: &Arc<Broker>, messages: &[AppendMessage<'_>], outcom
 
 async fn room(broker: &Arc<Broker>, ticket: RoomTicket) {
     std::future::poll_fn(|cx| {
-        if broker.store.log_store().poll_room(ticket, cx.waker()) { Poll::Ready(()) } else { Poll::Pending }
+        if broker.store.log_store().poll_room(ticket, cx.waker()) {
+            Poll::Ready(())
+        } else {
+            Poll::Pending
+        }
     })
     .await;
 }
@@ -158,7 +184,10 @@ fn stored(
     outcomes: &[AppendOutcome],
 ) -> Result<(Stored, i64), AppendError> {
     let host = broker.identity.store_host;
-    let id_of = |result: &AppendResult| OffsetId { host, physical_offset: result.physical_offset.get() };
+    let id_of = |result: &AppendResult| OffsetId {
+        host,
+        physical_offset: result.physical_offset.get(),
+    };
     let mut results = outcomes.iter();
     let first = match results.next() {
         Some(Ok(result)) => result,
@@ -180,12 +209,19 @@ fn stored(
         }
         MessageIds::Many(text)
     };
-    Ok((Stored { id, queue_id, queue_offset: first.queue_offset.get(), message_ids }, end.get()))
+    Ok((
+        Stored {
+            id,
+            queue_id,
+            queue_offset: first.queue_offset.get(),
+            message_ids,
+        },
+        end.get(),
+    ))
 }
 
 /// How sends of this broker are answered.
 struct Replying<'r> {
-    broker: &'r Arc<Broker>,
     config: &'r BrokerConfig,
 }
 
@@ -222,12 +258,17 @@ impl Replying<'_> {
 }
 
 /// Answers a read's sends when they are on disk: one waiter, one wake of the connection.
-fn wait_for_disk(broker: &Arc<Broker>, mut deferred: DeferredAnswers, all: Vec<(i32, Stored)>, end: i64) {
+fn wait_for_disk(
+    broker: &Arc<Broker>,
+    mut deferred: DeferredAnswers,
+    all: Vec<(i32, Stored)>,
+    end: i64,
+) {
     let waiter_broker = broker.clone();
     let waiter = move |outcome: FlushOutcome| {
         let broker = &waiter_broker;
         let config = broker.config.to_arc();
-        let replying = Replying { broker, config: &config };
+        let replying = Replying { config: &config };
         let refusal = match &outcome {
             FlushOutcome::Failed(refusal) => {
                 Some(broker.append_refusal(&config, &AppendError::Refused(refusal.clone())))
@@ -240,12 +281,20 @@ fn wait_for_disk(broker: &Arc<Broker>, mut deferred: DeferredAnswers, all: Vec<(
                     msg_region: Some(&config.broker.region_id),
                     trace_on: Some(config.broker.trace_on),
                 };
-                deferred.answer_head(stored.id, refusal.code, Some(&refusal.remark), Some(&header), &[]);
+                deferred.answer_head(
+                    stored.id,
+                    refusal.code,
+                    Some(&refusal.remark),
+                    Some(&header),
+                    &[],
+                );
                 continue;
             }
             let code = match outcome {
                 // The replica's status wins over the flush's.
-                FlushOutcome::TimedOut if *code == response::SUCCESS => response::FLUSH_DISK_TIMEOUT,
+                FlushOutcome::TimedOut if *code == response::SUCCESS => {
+                    response::FLUSH_DISK_TIMEOUT
+                }
                 _ => *code,
             };
             replying.stored(stored, code, |id, code, header| {
@@ -254,7 +303,9 @@ fn wait_for_disk(broker: &Arc<Broker>, mut deferred: DeferredAnswers, all: Vec<(
         }
         deferred.send();
     };
-    broker.store.wait_flushed(minimq_store::PhysicalOffset(end), Box::new(waiter));
+    broker
+        .store
+        .wait_flushed(minimq_store::PhysicalOffset(end), Box::new(waiter));
 }
 
 /// What became of a message the broker stores of itself.
@@ -301,9 +352,9 @@ impl Broker {
                 let Refusal { code, remark } = self.illegal_message(config);
                 Refusal::new(code, format!("{remark} ({error})"))
             }
-            AppendError::NoNextFile(_) => {
-                Refusal::error(format!("create mapped file failed, server is busy or broken. ({error})"))
-            }
+            AppendError::NoNextFile(_) => Refusal::error(format!(
+                "create mapped file failed, server is busy or broken. ({error})"
+            )),
             AppendError::Refused(_) | AppendError::Closed => Refusal::new(
                 response::SERVICE_NOT_AVAILABLE,
                 format!("service not available now. {error}"),

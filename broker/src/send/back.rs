@@ -26,28 +26,52 @@ pub fn send_back(broker: &Arc<Broker>, request: &Command) -> Handled {
     let header: ConsumerSendMsgBackRequest<'_> = request.header()?;
     let config = broker.config.to_arc();
     let group = header.group;
-    let settings = broker.group_or_create(group).ok_or_else(|| group_missing(group))?;
+    let settings = broker
+        .group_or_create(group)
+        .ok_or_else(|| group_missing(group))?;
     let forbidden = |what: String| {
-        Refusal::new(response::NO_PERMISSION, format!("the {what} sending message is forbidden"))
+        Refusal::new(
+            response::NO_PERMISSION,
+            format!("the {what} sending message is forbidden"),
+        )
     };
     if !perm::is_writable(config.broker.broker_permission) {
-        return Err(forbidden(format!("broker[{}]", broker.identity.store_host.ip())));
+        return Err(forbidden(format!(
+            "broker[{}]",
+            broker.identity.store_host.ip()
+        )));
     }
     if settings.retry_queue_nums <= 0 {
-        tracing::warn!(group, offset = header.offset, "message dropped: the group has no retry queues");
+        tracing::warn!(
+            group,
+            offset = header.offset,
+            "message dropped: the group has no retry queues"
+        );
         return Ok(success(request));
     }
     let retry_topic = name::retry_topic(group);
-    let flag = if header.unit_mode { UNIT_SUBSCRIPTION } else { 0 };
+    let flag = if header.unit_mode {
+        UNIT_SUBSCRIPTION
+    } else {
+        0
+    };
     let topic = broker.topic_or_create(&retry_topic, settings.retry_queue_nums, READ_WRITE, flag);
     if !perm::is_writable(topic.perm) {
         return Err(forbidden(format!("topic[{retry_topic}]")));
     }
     let missing = |why: &str| {
-        Refusal::error(format!("look message by offset failed, {}{why}", header.offset))
+        Refusal::error(format!(
+            "look message by offset failed, {}{why}",
+            header.offset
+        ))
     };
-    let record = broker.store.reader().record(PhysicalOffset(header.offset), Blocking::Allowed);
-    let record = record.map_err(|error| missing(&format!(": {error}")))?.ok_or_else(|| missing(""))?;
+    let record = broker
+        .store
+        .reader()
+        .record(PhysicalOffset(header.offset), Blocking::Allowed);
+    let record = record
+        .map_err(|error| missing(&format!(": {error}")))?
+        .ok_or_else(|| missing(""))?;
     let message = MessageView::parse(record).map_err(|error| missing(&format!(": {error}")))?;
 
     let limit = header
@@ -66,12 +90,20 @@ pub fn send_back(broker: &Arc<Broker>, request: &Command) -> Handled {
     } else {
         (retry_topic, broker.random_below(settings.retry_queue_nums))
     };
-    let copy = Copy { message: &message, target: &target, queue_id, level: if dead { 0 } else { level } };
+    let copy = Copy {
+        message: &message,
+        target: &target,
+        queue_id,
+        level: if dead { 0 } else { level },
+    };
     match store_one(broker, copy.to_append(broker, &copy.properties(broker))) {
         Ok(_) => Ok(success(request)),
         Err(error) => {
             let status = broker.append_refusal(&config, &error);
-            Err(Refusal::error(format!("the message was not stored again: {}", status.remark)))
+            Err(Refusal::error(format!(
+                "the message was not stored again: {}",
+                status.remark
+            )))
         }
     }
 }
@@ -96,8 +128,15 @@ impl Copy<'_> {
         let offset_id = self.message.message_id().to_string();
         let queue_id = self.queue_id.to_string();
         let mut added = vec![
-            (property::RETRY_TOPIC, old.get(property::RETRY_TOPIC).unwrap_or(self.message.topic())),
-            (property::ORIGIN_MESSAGE_ID, old.get(property::ORIGIN_MESSAGE_ID).unwrap_or(&offset_id)),
+            (
+                property::RETRY_TOPIC,
+                old.get(property::RETRY_TOPIC)
+                    .unwrap_or(self.message.topic()),
+            ),
+            (
+                property::ORIGIN_MESSAGE_ID,
+                old.get(property::ORIGIN_MESSAGE_ID).unwrap_or(&offset_id),
+            ),
             (property::DELAY, &level),
         ];
         if self.level > 0 {
@@ -116,7 +155,11 @@ impl Copy<'_> {
         properties
     }
 
-    fn to_append<'m>(&'m self, broker: &Broker, properties: &'m PropertiesBuf) -> AppendMessage<'m> {
+    fn to_append<'m>(
+        &'m self,
+        broker: &Broker,
+        properties: &'m PropertiesBuf,
+    ) -> AppendMessage<'m> {
         let (topic, queue_id) = match self.delayed(broker) {
             Some(level) => (name::SCHEDULE_TOPIC, level - 1),
             None => (self.target, self.queue_id),

@@ -8,7 +8,6 @@ mod back;
 mod plan;
 mod properties;
 
+pub(crate) use append::store_one;
 pub use append::{Collected, append_collected};
 pub use back::send_back;
-pub(crate) use append::{StoreOutcome, store_one};
-pub(crate) use properties::{Rewritten, rewrite};

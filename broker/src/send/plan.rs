@@ -53,7 +53,11 @@ pub(super) struct Planner<'p> {
 
 impl Planner<'_> {
     /// Checks a request and plans its messages; its properties are written to `scratch`.
-    pub(super) fn plan<'c>(&self, command: &'c Command, scratch: &mut Vec<u8>) -> Result<Plan<'c>, Refusal> {
+    pub(super) fn plan<'c>(
+        &self,
+        command: &'c Command,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Plan<'c>, Refusal> {
         self.check_open()?;
         let header = SendMessageRequest::decode_for(command.code, &command.ext)?;
         let topic = self.topic_of(&header)?;
@@ -70,7 +74,10 @@ impl Planner<'_> {
             given @ 0.. => given,
             _ if topic.write_queue_nums > 0 => self.broker.random_below(topic.write_queue_nums),
             _ => {
-                let remark = format!("the topic[{}] has no write queue to choose from", topic.topic_name);
+                let remark = format!(
+                    "the topic[{}] has no write queue to choose from",
+                    topic.topic_name
+                );
                 return Err(Refusal::error(remark));
             }
         };
@@ -90,13 +97,20 @@ impl Planner<'_> {
             count: 1,
             header,
         };
-        if plan.header.batch { self.batch(plan, scratch) } else { self.single(plan, command.version, scratch) }
+        if plan.header.batch {
+            self.batch(plan, scratch)
+        } else {
+            self.single(plan, command.version, scratch)
+        }
     }
 
     fn check_open(&self) -> Result<(), Refusal> {
         let opens = self.config.broker.start_accept_send_request_time_stamp;
         if self.now_ms < opens {
-            return Err(Refusal::error(format!("broker unable to service, until {}", local_time(opens))));
+            return Err(Refusal::error(format!(
+                "broker unable to service, until {}",
+                local_time(opens)
+            )));
         }
         Ok(())
     }
@@ -105,13 +119,19 @@ impl Planner<'_> {
         // A topic that is known has a valid name.
         let known = self.broker.topics.get(header.topic);
         if known.is_none() {
-            name::validate_topic(header.topic).map_err(|error| Refusal::error(error.to_string()))?;
+            name::validate_topic(header.topic)
+                .map_err(|error| Refusal::error(error.to_string()))?;
         }
-        if !perm::is_writable(self.config.broker.broker_permission) && known.as_ref().is_some_and(|t| t.order) {
+        if !perm::is_writable(self.config.broker.broker_permission)
+            && known.as_ref().is_some_and(|t| t.order)
+        {
             return Err(self.broker_forbidden("message"));
         }
         if name::is_send_forbidden(header.topic) {
-            return Err(Refusal::new(response::NO_PERMISSION, name::send_forbidden_remark(header.topic)));
+            return Err(Refusal::new(
+                response::NO_PERMISSION,
+                name::send_forbidden_remark(header.topic),
+            ));
         }
         match known {
             Some(topic) => Ok(topic),
@@ -126,10 +146,18 @@ impl Planner<'_> {
 
     fn broker_forbidden(&self, what: &str) -> Refusal {
         let host = self.broker.identity.store_host.ip();
-        Refusal::new(response::NO_PERMISSION, format!("the broker[{host}] sending {what} is forbidden"))
+        Refusal::new(
+            response::NO_PERMISSION,
+            format!("the broker[{host}] sending {what} is forbidden"),
+        )
     }
 
-    fn single<'c>(&self, mut plan: Plan<'c>, version: i32, scratch: &mut Vec<u8>) -> Result<Plan<'c>, Refusal> {
+    fn single<'c>(
+        &self,
+        mut plan: Plan<'c>,
+        version: i32,
+        scratch: &mut Vec<u8>,
+    ) -> Result<Plan<'c>, Refusal> {
         if let Some(group) = name::group_of_retry_topic(plan.header.topic) {
             self.dead_letter(&mut plan, group, version)?;
         }
@@ -140,7 +168,11 @@ impl Planner<'_> {
         plan.properties = found.text;
         let real = plan.topic.clone();
         let real_queue = plan.queue_id.to_string();
-        let origin = [cluster, (property::REAL_TOPIC, real.as_ref()), (property::REAL_QID, real_queue.as_str())];
+        let origin = [
+            cluster,
+            (property::REAL_TOPIC, real.as_ref()),
+            (property::REAL_QID, real_queue.as_str()),
+        ];
         // A retried half message of old clients comes with a delay level and is an ordinary message.
         let is_retry = plan.header.reconsume_times.unwrap_or(0) > 0 && found.delay_level > 0;
         if found.is_half && !is_retry {
@@ -150,17 +182,25 @@ impl Planner<'_> {
             plan.properties = rewrite(text, &origin, scratch)?.text;
             plan.topic = Cow::Borrowed(name::TRANS_HALF_TOPIC);
             plan.queue_id = 0;
-            plan.sys_flag = message_flag::with_transaction(plan.sys_flag, message_flag::TRANSACTION_NONE);
+            plan.sys_flag =
+                message_flag::with_transaction(plan.sys_flag, message_flag::TRANSACTION_NONE);
             return Ok(plan);
         }
         let transaction = message_flag::transaction(plan.sys_flag);
-        let may_delay =
-            matches!(transaction, message_flag::TRANSACTION_NONE | message_flag::TRANSACTION_COMMIT);
+        let may_delay = matches!(
+            transaction,
+            message_flag::TRANSACTION_NONE | message_flag::TRANSACTION_COMMIT
+        );
         if found.delay_level > 0 && may_delay {
             let level = found.delay_level.min(self.broker.delay_levels.max_level());
             let level_text = level.to_string();
             let [cluster, topic, queue] = origin;
-            let delayed = [cluster, (property::DELAY, level_text.as_str()), topic, queue];
+            let delayed = [
+                cluster,
+                (property::DELAY, level_text.as_str()),
+                topic,
+                queue,
+            ];
             plan.properties = rewrite(text, &delayed, scratch)?.text;
             plan.topic = Cow::Borrowed(name::SCHEDULE_TOPIC);
             plan.queue_id = level - 1;
@@ -170,7 +210,10 @@ impl Planner<'_> {
 
     /// A message sent to a retry topic too often goes to the dead letters instead.
     fn dead_letter(&self, plan: &mut Plan<'_>, group: &str, version: i32) -> Result<(), Refusal> {
-        let settings = self.broker.group_or_create(group).ok_or_else(|| group_missing(group))?;
+        let settings = self
+            .broker
+            .group_or_create(group)
+            .ok_or_else(|| group_missing(group))?;
         let limit = plan
             .header
             .max_reconsume_times
@@ -178,7 +221,8 @@ impl Planner<'_> {
             .unwrap_or(settings.retry_max_times);
         if plan.header.reconsume_times.unwrap_or(0) >= limit {
             let topic = name::dlq_topic(group);
-            self.broker.topic_or_create(&topic, 1, perm::READ | perm::WRITE, 0);
+            self.broker
+                .topic_or_create(&topic, 1, perm::READ | perm::WRITE, 0);
             plan.topic = Cow::Owned(topic);
             plan.queue_id = 0;
         }
@@ -191,7 +235,8 @@ impl Planner<'_> {
         let cluster = (property::CLUSTER, self.broker.identity.cluster.as_str());
         let found = rewrite(text, &[cluster], scratch)?;
         let limit = usize::try_from(self.config.store.max_message_size).unwrap_or(0);
-        let transactional = message_flag::transaction(plan.sys_flag) != message_flag::TRANSACTION_NONE;
+        let transactional =
+            message_flag::transaction(plan.sys_flag) != message_flag::TRANSACTION_NONE;
         if plan.body.len() > limit || transactional || found.delay_level > 0 {
             return Err(illegal());
         }
@@ -203,13 +248,21 @@ impl Planner<'_> {
             plan.count += 1;
         }
         if plan.count == 0 {
-            return Err(Refusal::new(response::MESSAGE_ILLEGAL, "the batch holds no message"));
+            return Err(Refusal::new(
+                response::MESSAGE_ILLEGAL,
+                "the batch holds no message",
+            ));
         }
         Ok(plan)
     }
 
     /// Adds a plan's messages.
-    pub(super) fn messages<'m>(&self, plan: &'m Plan<'_>, scratch: &'m [u8], out: &mut Vec<AppendMessage<'m>>) {
+    pub(super) fn messages<'m>(
+        &self,
+        plan: &'m Plan<'_>,
+        scratch: &'m [u8],
+        out: &mut Vec<AppendMessage<'m>>,
+    ) {
         let properties = scratch.get(plan.properties.clone()).unwrap_or_default();
         let message = AppendMessage {
             topic: &plan.topic,
@@ -260,7 +313,7 @@ pub(crate) fn topic_text(topic: &TopicConfig) -> String {
         topic.read_queue_nums,
         topic.write_queue_nums,
         perm::text(topic.perm),
-        topic.topic_filter_type.name(),
+        topic.topic_filter_type,
         topic.topic_sys_flag,
         topic.order
     )
@@ -270,5 +323,9 @@ pub(crate) fn topic_text(topic: &TopicConfig) -> String {
 pub(crate) fn local_time(ms: i64) -> String {
     let time = jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::MAX);
     let zoned = time.to_zoned(jiff::tz::TimeZone::system());
-    format!("{},{:03}", zoned.strftime("%Y-%m-%d %H:%M:%S"), ms.rem_euclid(1000))
+    format!(
+        "{},{:03}",
+        zoned.strftime("%Y-%m-%d %H:%M:%S"),
+        ms.rem_euclid(1000)
+    )
 }

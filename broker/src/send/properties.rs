@@ -30,7 +30,9 @@ pub(crate) fn rewrite(
     let begin = buffer.len();
     let (mut waits, mut is_half, mut delay) = (true, false, None);
     for piece in text.split(|byte| *byte == PAIR_SEPARATOR) {
-        let Some(at) = piece.iter().position(|byte| *byte == NAME_SEPARATOR) else { continue };
+        let Some(at) = piece.iter().position(|byte| *byte == NAME_SEPARATOR) else {
+            continue;
+        };
         let (name, value) = (&piece[..at], &piece[at + 1..]);
         if name.is_empty() || value.is_empty() {
             continue;
@@ -59,13 +61,21 @@ pub(crate) fn rewrite(
         Some(value) => level(value)?,
         None => 0,
     };
-    Ok(Rewritten { text: begin..buffer.len(), waits, delay_level, is_half })
+    Ok(Rewritten {
+        text: begin..buffer.len(),
+        waits,
+        delay_level,
+        is_half,
+    })
 }
 
 fn level(value: &[u8]) -> Result<i32, Refusal> {
     let text = std::str::from_utf8(value).unwrap_or_default();
     text.parse().map_err(|_| {
-        Refusal::error(format!("property DELAY is \"{}\", it must be a number", String::from_utf8_lossy(value)))
+        Refusal::error(format!(
+            "property DELAY is \"{}\", it must be a number",
+            String::from_utf8_lossy(value)
+        ))
     })
 }
 
@@ -76,12 +86,18 @@ mod tests {
     fn rewritten(text: &str, more: &[(&str, &str)]) -> (String, Rewritten) {
         let mut buffer = b"before".to_vec();
         let found = rewrite(text.as_bytes(), more, &mut buffer).unwrap();
-        (String::from_utf8(buffer[found.text.clone()].to_vec()).unwrap(), found)
+        (
+            String::from_utf8(buffer[found.text.clone()].to_vec()).unwrap(),
+            found,
+        )
     }
 
     #[test]
     fn wait_goes_and_the_cluster_comes() {
-        let (text, found) = rewritten("a\u{1}b\u{2}WAIT\u{1}false\u{2}TAGS\u{1}t\u{2}", &[("CLUSTER", "C1")]);
+        let (text, found) = rewritten(
+            "a\u{1}b\u{2}WAIT\u{1}false\u{2}TAGS\u{1}t\u{2}",
+            &[("CLUSTER", "C1")],
+        );
         assert_eq!(text, "a\u{1}b\u{2}TAGS\u{1}t\u{2}CLUSTER\u{1}C1\u{2}");
         assert!(!found.waits && !found.is_half);
         assert!(rewritten("", &[]).1.waits);
@@ -89,7 +105,10 @@ mod tests {
 
     #[test]
     fn pieces_that_are_no_property_vanish_and_added_ones_replace() {
-        let (text, _) = rewritten("x\u{2}\u{2}a\u{1}\u{2}b\u{1}c\u{1}d\u{2}CLUSTER\u{1}mine", &[("CLUSTER", "C1")]);
+        let (text, _) = rewritten(
+            "x\u{2}\u{2}a\u{1}\u{2}b\u{1}c\u{1}d\u{2}CLUSTER\u{1}mine",
+            &[("CLUSTER", "C1")],
+        );
         assert_eq!(text, "b\u{1}c\u{1}d\u{2}CLUSTER\u{1}C1\u{2}");
     }
 
@@ -97,7 +116,10 @@ mod tests {
     fn delay_levels_must_be_numbers() {
         assert_eq!(rewritten("DELAY\u{1}-1\u{2}", &[]).1.delay_level, -1);
         for bad in ["abc", "99999999999", " 1"] {
-            assert!(rewrite(format!("DELAY\u{1}{bad}").as_bytes(), &[], &mut Vec::new()).is_err(), "{bad}");
+            assert!(
+                rewrite(format!("DELAY\u{1}{bad}").as_bytes(), &[], &mut Vec::new()).is_err(),
+                "{bad}"
+            );
         }
     }
 }

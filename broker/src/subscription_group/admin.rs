@@ -15,11 +15,15 @@ pub fn update_and_create(broker: &Arc<Broker>, request: &Command) -> Handled {
     let group = SubscriptionGroupConfig::from_json(&request.body)
         .map_err(|error| Refusal::error(format!("the body is no consumer group: {error}")))?;
     if group.group_name.is_empty() {
-        return Err(Refusal::error("the body is no consumer group: groupName is missing"));
+        return Err(Refusal::error(
+            "the body is no consumer group: groupName is missing",
+        ));
     }
     let limit = broker.config.get().max_groups;
     if broker.groups.get(&group.group_name).is_none() && broker.groups.len() >= limit {
-        return Err(Refusal::error(format!("the broker has {limit} groups, no more are allowed (maxGroups)")));
+        return Err(Refusal::error(format!(
+            "the broker has {limit} groups, no more are allowed (maxGroups)"
+        )));
     }
     tracing::info!(group = %group.group_name, "consumer group set");
     broker.groups.put(group, broker.clock.now_ms());
@@ -36,7 +40,10 @@ pub fn get_all(broker: &Arc<Broker>, request: &Command) -> Handled {
 pub fn delete(broker: &Arc<Broker>, request: &Command) -> Handled {
     broker.refuse_on_slave()?;
     let header: DeleteSubscriptionGroupRequest<'_> = request.header()?;
-    if broker.groups.remove(header.group_name, broker.clock.now_ms()) {
+    if broker
+        .groups
+        .remove(header.group_name, broker.clock.now_ms())
+    {
         tracing::info!(group = header.group_name, "consumer group deleted");
         broker.groups.save();
     }

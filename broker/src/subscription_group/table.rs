@@ -43,17 +43,33 @@ impl GroupTable {
         let file = SavedFile::new(root, "subscriptionGroup.json");
         let mut groups: HashMap<String, Arc<SubscriptionGroupConfig>> = SYSTEM_GROUPS
             .iter()
-            .map(|group| ((*group).to_owned(), Arc::new(SubscriptionGroupConfig::new(*group))))
+            .map(|group| {
+                (
+                    (*group).to_owned(),
+                    Arc::new(SubscriptionGroupConfig::new(*group)),
+                )
+            })
             .collect();
-        let mut version = DataVersion { counter: 0, timestamp: now_ms };
+        let mut version = DataVersion {
+            counter: 0,
+            timestamp: now_ms,
+        };
         if let Some(saved) = file.read(SubscriptionGroupWrapper::from_json)? {
             version = saved.data_version;
-            groups.extend(saved.subscription_group_table.into_iter().map(|(name, mut group)| {
-                group.group_name.clone_from(&name);
-                (name, Arc::new(group))
-            }));
+            groups.extend(
+                saved
+                    .subscription_group_table
+                    .into_iter()
+                    .map(|(name, mut group)| {
+                        group.group_name.clone_from(&name);
+                        (name, Arc::new(group))
+                    }),
+            );
         }
-        Ok(Self { table: RwLock::new(Groups { groups, version }), file })
+        Ok(Self {
+            table: RwLock::new(Groups { groups, version }),
+            file,
+        })
     }
 
     /// A group that is there.
@@ -87,7 +103,9 @@ impl GroupTable {
     /// Adds or replaces a group.
     pub fn put(&self, group: SubscriptionGroupConfig, now_ms: i64) {
         let mut table = self.table.write();
-        table.groups.insert(group.group_name.clone(), Arc::new(group));
+        table
+            .groups
+            .insert(group.group_name.clone(), Arc::new(group));
         table.version = table.version.next(now_ms);
     }
 
@@ -114,7 +132,8 @@ impl GroupTable {
 
     /// Writes `subscriptionGroup.json` if it is not what was written last.
     pub fn save(&self) {
-        self.file.write_or_log(|| self.to_wrapper().to_json_pretty(Flavour::Fastjson));
+        self.file
+            .write_or_log(|| self.to_wrapper().to_json_pretty(Flavour::Fastjson));
     }
 }
 

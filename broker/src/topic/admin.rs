@@ -15,7 +15,9 @@ fn check_name(broker: &Broker, topic: &str) -> Result<(), Refusal> {
     name::validate_topic(topic).map_err(|error| Refusal::error(error.to_string()))?;
     let config = broker.config.get();
     let keys = &config.broker;
-    let own = [&keys.broker_cluster_name, &keys.broker_name].into_iter().any(|own| own == topic)
+    let own = [&keys.broker_cluster_name, &keys.broker_name]
+        .into_iter()
+        .any(|own| own == topic)
         || topic == name::reply_topic(&keys.broker_cluster_name)
         || (keys.trace_topic_enable && topic == keys.msg_trace_topic_name);
     if own || name::is_system_topic(topic) {
@@ -37,7 +39,9 @@ pub fn update_and_create(broker: &Arc<Broker>, request: &Command) -> Handled {
     })?;
     let limit = broker.config.get().max_topics;
     if !broker.topics.contains(header.topic) && broker.topics.len() >= limit {
-        return Err(Refusal::error(format!("the broker has {limit} topics, no more are allowed (maxTopics)")));
+        return Err(Refusal::error(format!(
+            "the broker has {limit} topics, no more are allowed (maxTopics)"
+        )));
     }
     let topic = TopicConfig {
         read_queue_nums: header.read_queue_nums,
@@ -57,7 +61,11 @@ pub fn update_and_create(broker: &Arc<Broker>, request: &Command) -> Handled {
         write = header.write_queue_nums,
         perm = header.perm,
         "topic {}",
-        if known.is_some() { "changed" } else { "created" }
+        if known.is_some() {
+            "changed"
+        } else {
+            "created"
+        }
     );
     broker.registration.changed();
     Ok(success_default_remark(request))
@@ -73,11 +81,15 @@ pub fn delete(broker: &Arc<Broker>, request: &Command) -> Handled {
         broker.topics.save();
         broker.registration.changed();
     }
-    let in_use: HashSet<String> =
-        broker.topics.snapshot().1.iter().map(|topic| topic.topic_name.clone()).collect();
-    broker
-        .store
-        .clean_unused_topics(&in_use)
-        .map_err(|error| Refusal::error(format!("the topic is deleted, its queues are not: {error}")))?;
+    let in_use: HashSet<String> = broker
+        .topics
+        .snapshot()
+        .1
+        .iter()
+        .map(|topic| topic.topic_name.clone())
+        .collect();
+    broker.store.clean_unused_topics(&in_use).map_err(|error| {
+        Refusal::error(format!("the topic is deleted, its queues are not: {error}"))
+    })?;
     Ok(success(request))
 }

@@ -32,7 +32,10 @@ impl Broker {
     ///
     /// # Errors
     /// TOPIC_NOT_EXIST.
-    pub fn topic_for_send(self: &Arc<Self>, wanted: Wanted<'_>) -> Result<Arc<TopicConfig>, Refusal> {
+    pub fn topic_for_send(
+        self: &Arc<Self>,
+        wanted: Wanted<'_>,
+    ) -> Result<Arc<TopicConfig>, Refusal> {
         if let Some(topic) = self.topics.get(wanted.topic) {
             return Ok(topic);
         }
@@ -40,7 +43,11 @@ impl Broker {
             return Ok(self.add_topic(topic));
         }
         if wanted.topic.starts_with(name::RETRY_PREFIX) {
-            let flag = if wanted.unit_mode { UNIT_SUBSCRIPTION } else { 0 };
+            let flag = if wanted.unit_mode {
+                UNIT_SUBSCRIPTION
+            } else {
+                0
+            };
             return Ok(self.topic_or_create(wanted.topic, 1, perm::READ | perm::WRITE, flag));
         }
         let remark = format!(
@@ -53,8 +60,8 @@ impl Broker {
     fn topic_from_template(&self, wanted: Wanted<'_>) -> Option<TopicConfig> {
         let config = self.config.get();
         let template = self.topics.get(wanted.default_topic)?;
-        let switched_off =
-            wanted.default_topic == name::AUTO_CREATE_TOPIC && !config.broker.auto_create_topic_enable;
+        let switched_off = wanted.default_topic == name::AUTO_CREATE_TOPIC
+            && !config.broker.auto_create_topic_enable;
         let full = self.topics.len() >= config.max_topics;
         if switched_off || full || !perm::is_inherited(template.perm) {
             return None;
@@ -65,7 +72,10 @@ impl Broker {
             write_queue_nums: queues,
             perm: template.perm & !perm::INHERIT,
             topic_filter_type: template.topic_filter_type,
-            topic_sys_flag: match (wanted.unit_mode, wanted.topic.starts_with(name::RETRY_PREFIX)) {
+            topic_sys_flag: match (
+                wanted.unit_mode,
+                wanted.topic.starts_with(name::RETRY_PREFIX),
+            ) {
                 (true, true) => UNIT_SUBSCRIPTION,
                 (true, false) => UNIT,
                 (false, _) => 0,
@@ -75,7 +85,13 @@ impl Broker {
     }
 
     /// The topic, made with these settings if it is not there.
-    pub fn topic_or_create(self: &Arc<Self>, topic: &str, queues: i32, perm: i32, sys_flag: i32) -> Arc<TopicConfig> {
+    pub fn topic_or_create(
+        self: &Arc<Self>,
+        topic: &str,
+        queues: i32,
+        perm: i32,
+        sys_flag: i32,
+    ) -> Arc<TopicConfig> {
         if let Some(topic) = self.topics.get(topic) {
             return topic;
         }

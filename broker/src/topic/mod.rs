@@ -5,4 +5,5 @@ mod auto_create;
 mod table;
 
 pub use admin::{delete, update_and_create};
+pub use auto_create::Wanted;
 pub use table::TopicTable;

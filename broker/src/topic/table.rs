@@ -37,15 +37,26 @@ impl TopicTable {
             .into_iter()
             .map(|topic| (topic.topic_name.clone(), Arc::new(topic)))
             .collect();
-        let mut version = DataVersion { counter: 0, timestamp: now_ms };
+        let mut version = DataVersion {
+            counter: 0,
+            timestamp: now_ms,
+        };
         if let Some(saved) = file.read(TopicConfigWrapper::from_json)? {
             version = saved.data_version;
-            topics.extend(saved.topic_config_table.into_iter().map(|(name, mut topic)| {
-                topic.topic_name.clone_from(&name);
-                (name, Arc::new(topic))
-            }));
+            topics.extend(
+                saved
+                    .topic_config_table
+                    .into_iter()
+                    .map(|(name, mut topic)| {
+                        topic.topic_name.clone_from(&name);
+                        (name, Arc::new(topic))
+                    }),
+            );
         }
-        Ok(Self { table: RwLock::new(Topics { topics, version }), file })
+        Ok(Self {
+            table: RwLock::new(Topics { topics, version }),
+            file,
+        })
     }
 
     /// A topic.
@@ -82,9 +93,14 @@ impl TopicTable {
     /// The table as body of 21 and of `topics.json`.
     pub fn to_wrapper(&self) -> TopicConfigWrapper {
         let (data_version, topics) = self.snapshot();
-        let topic_config_table: BTreeMap<String, TopicConfig> =
-            topics.into_iter().map(|topic| (topic.topic_name.clone(), (*topic).clone())).collect();
-        TopicConfigWrapper { data_version, topic_config_table }
+        let topic_config_table: BTreeMap<String, TopicConfig> = topics
+            .into_iter()
+            .map(|topic| (topic.topic_name.clone(), (*topic).clone()))
+            .collect();
+        TopicConfigWrapper {
+            data_version,
+            topic_config_table,
+        }
     }
 
     /// Adds or replaces a topic.
@@ -125,7 +141,10 @@ impl TopicTable {
         for topic in table.topics.values_mut() {
             let order = ordered(&topic.topic_name);
             if topic.order != order {
-                *topic = Arc::new(TopicConfig { order, ..(**topic).clone() });
+                *topic = Arc::new(TopicConfig {
+                    order,
+                    ..(**topic).clone()
+                });
                 changed = true;
             }
         }
@@ -137,7 +156,8 @@ impl TopicTable {
 
     /// Writes `topics.json` if it is not what was written last.
     pub fn save(&self) {
-        self.file.write_or_log(|| self.to_wrapper().to_json_pretty(Flavour::Fastjson));
+        self.file
+            .write_or_log(|| self.to_wrapper().to_json_pretty(Flavour::Fastjson));
     }
 }
 
@@ -149,11 +169,21 @@ fn system_topics(config: &BrokerConfig) -> Vec<TopicConfig> {
         ..TopicConfig::new(name)
     };
     let keys = &config.broker;
-    let inherited = |enabled| if enabled { READ_WRITE | perm::INHERIT } else { perm::INHERIT };
+    let inherited = |enabled| {
+        if enabled {
+            READ_WRITE | perm::INHERIT
+        } else {
+            perm::INHERIT
+        }
+    };
     let mut topics = vec![
         topic(name::SELF_TEST_TOPIC, 1, READ_WRITE),
         topic(name::BENCHMARK_TOPIC, 1024, READ_WRITE),
-        topic(&keys.broker_cluster_name, 16, inherited(keys.cluster_topic_enable)),
+        topic(
+            &keys.broker_cluster_name,
+            16,
+            inherited(keys.cluster_topic_enable),
+        ),
         topic(&keys.broker_name, 1, inherited(keys.broker_topic_enable)),
         topic(name::OFFSET_MOVED_TOPIC, 1, READ_WRITE),
         topic(name::SCHEDULE_TOPIC, 18, READ_WRITE),
@@ -161,7 +191,11 @@ fn system_topics(config: &BrokerConfig) -> Vec<TopicConfig> {
     ];
     if keys.auto_create_topic_enable {
         let queues = i32::try_from(keys.default_topic_queue_nums).unwrap_or(8);
-        topics.push(topic(name::AUTO_CREATE_TOPIC, queues, READ_WRITE | perm::INHERIT));
+        topics.push(topic(
+            name::AUTO_CREATE_TOPIC,
+            queues,
+            READ_WRITE | perm::INHERIT,
+        ));
     }
     if keys.trace_topic_enable {
         topics.push(topic(&keys.msg_trace_topic_name, 1, READ_WRITE));
