@@ -323,13 +323,17 @@ fn push_dropped(frames: &mut FrameBuffer, connection: &Connection, to: RequestId
 /// Queues answers. When the outbox has no room for them, "system busy" (2) is answered instead; when it has no
 /// room for that either, the peer does not read and the connection is closed.
 fn send_or_busy(connection: &Connection, frames: &mut FrameBuffer, to: &[RequestId]) {
-    let Err(SendError::OutboxFull { queued, limit, .. }) = connection.send(frames) else {
+    let Err(error) = connection.send(frames) else {
         return;
     };
     frames.clear();
-    let remark = format!(
-        "[OVERLOAD]system busy: {queued} bytes already wait for this connection to read them, {limit} are allowed"
-    );
+    let (queued, limit) = match error {
+        SendError::OutboxFull { queued, limit, .. } | SendError::AllFull { queued, limit, .. } => {
+            (queued, limit)
+        }
+        SendError::Closed { .. } | SendError::TooLong { .. } => return,
+    };
+    let remark = format!("[OVERLOAD]system busy: {error}");
     for to in to {
         push_head(
             frames,
@@ -341,7 +345,11 @@ fn send_or_busy(connection: &Connection, frames: &mut FrameBuffer, to: &[Request
             &[],
         );
     }
-    if connection.queue(frames, limit + BUSY_SLACK).is_err() {
+    let own_limit = connection.limits().outbox_bytes;
+    if connection
+        .queue(frames, own_limit + BUSY_SLACK, true)
+        .is_err()
+    {
         connection.close(CloseReason::OutboxFull { queued, limit });
     }
     frames.clear();

@@ -11,10 +11,9 @@ use parking_lot::Mutex;
 use tokio::net::TcpStream;
 use tokio::time::Instant;
 
-use crate::connection::{Connection, Origin, RequestSigner};
+use crate::connection::{Connection, Origin, RequestSerialize, RequestSigner};
 use crate::error::{CallError, CloseReason};
 use crate::limits::Limits;
-use crate::reader::PartialBudget;
 use crate::registry::Registry;
 use crate::service::{ClientSide, NoServerRequests, ServerRequests};
 use crate::stream::Stream;
@@ -64,7 +63,6 @@ struct Inner {
     config: ClientConfig,
     side: Arc<ClientSide>,
     registry: Arc<Registry>,
-    budget: Arc<PartialBudget>,
     connector: Option<Connector>,
     peers: DashMap<Arc<str>, Arc<Peer>>,
 }
@@ -95,11 +93,10 @@ impl Client {
         requests: Arc<dyn ServerRequests>,
     ) -> Result<Self, TlsError> {
         let connector = Connector::new(&config.tls)?;
-        let registry = Registry::new(Arc::new(config.limits.clone()));
+        let registry = Registry::new(config.limits.clone());
         tokio::spawn(Registry::watch(Arc::downgrade(&registry)));
         let inner = Inner {
             side: Arc::new(ClientSide(requests)),
-            budget: PartialBudget::new(config.limits.partial_bytes),
             registry,
             connector,
             config,
@@ -114,12 +111,9 @@ impl Client {
     pub async fn call(
         &self,
         addr: &str,
-        mut request: Command,
+        request: Command,
         timeout: Duration,
     ) -> Result<Command, CallError> {
-        if let Some(serialize) = self.inner.config.serialize {
-            request.serialize = serialize;
-        }
         if let Some(connection) = self.inner.live(addr) {
             return connection.call(request, timeout).await;
         }
@@ -139,10 +133,7 @@ impl Client {
     }
 
     /// A request without an answer. Returns when it is queued; connects first if need be.
-    pub async fn oneway(&self, addr: &str, mut request: Command) -> Result<(), CallError> {
-        if let Some(serialize) = self.inner.config.serialize {
-            request.serialize = serialize;
-        }
+    pub async fn oneway(&self, addr: &str, request: Command) -> Result<(), CallError> {
         let connection = match self.inner.live(addr) {
             Some(connection) => connection,
             None => Box::pin(self.connect(addr)).await?,
@@ -275,30 +266,28 @@ impl Inner {
             local,
             listener: 0,
             limits: self.registry.limits().clone(),
+            budgets: self.registry.budgets().clone(),
+            serialize: self
+                .config
+                .serialize
+                .map_or(RequestSerialize::AsIs, RequestSerialize::Always),
             signer: self.config.signer.clone(),
         });
         connection
             .shared
             .secure
             .store(self.connector.is_some(), Ordering::Relaxed);
-        if !self.registry.add(&connection) {
+        let Some(membership) = self.registry.add(&connection) else {
             return Err(format!(
                 "{} connections are open, no more are allowed",
                 self.config.limits.connections
             )
             .into());
-        }
-        let task = Task::new(
-            connection.clone(),
-            self.side.clone(),
-            stream,
-            self.budget.clone(),
-        );
-        let registry = self.registry.clone();
-        let opened = connection.clone();
+        };
+        let task = Task::new(connection.clone(), self.side.clone(), stream);
         tokio::spawn(async move {
             task.run().await;
-            registry.remove(&opened);
+            drop(membership);
         });
         Ok(connection)
     }

@@ -14,6 +14,7 @@ use minimq_protocol::{Command, SerializeType};
 use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot};
 
+use crate::budget::Budgets;
 use crate::calls::{Calls, Outcome, Refused};
 use crate::error::{CallError, CloseReason, SendError};
 use crate::frame_buffer::FrameBuffer;
@@ -25,6 +26,17 @@ pub trait RequestSigner: Send + Sync + 'static {
     fn sign(&self, request: &mut Command);
 }
 
+/// Which encoding requests to a peer have.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum RequestSerialize {
+    /// As each says itself.
+    AsIs,
+    /// Always this one.
+    Always(SerializeType),
+    /// That of the peer's last request: some clients understand no other (wire spec 2.7).
+    AsPeer,
+}
+
 /// What is known of a connection before its task runs.
 pub(crate) struct Origin {
     pub(crate) id: u64,
@@ -32,6 +44,9 @@ pub(crate) struct Origin {
     pub(crate) local: SocketAddr,
     pub(crate) listener: usize,
     pub(crate) limits: Arc<Limits>,
+    pub(crate) budgets: Arc<Budgets>,
+    /// Encoding of requests to the peer.
+    pub(crate) serialize: RequestSerialize,
     pub(crate) signer: Option<Arc<dyn RequestSigner>>,
 }
 
@@ -153,10 +168,16 @@ impl Connection {
         if frames.is_empty() {
             return Ok(());
         }
-        self.queue(frames, self.shared.origin.limits.outbox_bytes)
+        self.queue(frames, self.shared.origin.limits.outbox_bytes, false)
     }
 
-    pub(crate) fn queue(&self, frames: &mut FrameBuffer, limit: usize) -> Result<(), SendError> {
+    /// `urgent`: whatever waits for the others.
+    pub(crate) fn queue(
+        &self,
+        frames: &mut FrameBuffer,
+        limit: usize,
+        urgent: bool,
+    ) -> Result<(), SendError> {
         {
             let mut outbox = self.shared.outbox.lock();
             // Asked under the lock: the task sets it before it empties the outbox for the last time.
@@ -171,6 +192,15 @@ impl Connection {
                     limit,
                 });
             }
+            let all = &self.budgets().queued;
+            if all.is_full() && queued > 0 && !urgent {
+                return Err(SendError::AllFull {
+                    peer: self.peer(),
+                    queued: all.used(),
+                    limit: all.limit(),
+                });
+            }
+            all.add(frames.len());
             outbox.append(frames);
         }
         self.notify();
@@ -226,6 +256,11 @@ impl Connection {
 
     fn push_request(&self, request: &mut Command) -> Result<(), SendError> {
         let origin = &self.shared.origin;
+        match origin.serialize {
+            RequestSerialize::AsIs => {}
+            RequestSerialize::Always(serialize) => request.serialize = serialize,
+            RequestSerialize::AsPeer => request.serialize = self.peer_serialize(),
+        }
         if let Some(signer) = &origin.signer {
             signer.sign(request);
         }
@@ -245,16 +280,17 @@ impl Connection {
         sent
     }
 
-    /// Encoding of the peer's last request: what requests to it should use.
+    /// Encoding of the peer's last request; a server's requests to it use the same.
     pub fn peer_serialize(&self) -> SerializeType {
         SerializeType::from_byte(self.shared.peer_serialize.load(Ordering::Relaxed))
             .unwrap_or_default()
     }
 
     pub(crate) fn set_peer_serialize(&self, serialize: SerializeType) {
-        self.shared
-            .peer_serialize
-            .store(serialize.byte(), Ordering::Relaxed);
+        let last = &self.shared.peer_serialize;
+        if last.load(Ordering::Relaxed) != serialize.byte() {
+            last.store(serialize.byte(), Ordering::Relaxed);
+        }
     }
 
     /// Ends the connection soon. What waits to be written is offered to the socket once; the first reason counts.
@@ -284,6 +320,10 @@ impl Connection {
             }
             end.await;
         }
+    }
+
+    pub(crate) fn budgets(&self) -> &Arc<Budgets> {
+        &self.shared.origin.budgets
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -323,13 +363,15 @@ impl Connection {
         }
     }
 
-    /// Moves what others queued into `writing`.
-    pub(crate) fn take_outbox(&self, writing: &mut FrameBuffer) {
+    /// Moves what others queued into `writing`; says how many bytes.
+    pub(crate) fn take_outbox(&self, writing: &mut FrameBuffer) -> usize {
         let mut outbox = self.shared.outbox.lock();
+        let bytes = outbox.len();
         writing.append(&mut outbox);
         self.shared
             .unwritten
             .store(writing.len(), Ordering::Relaxed);
+        bytes
     }
 
     /// The task has ended: nothing can be queued or called any more.
@@ -339,7 +381,11 @@ impl Connection {
             .lock()
             .get_or_insert_with(|| reason.clone());
         self.shared.closing.store(true, Ordering::Release);
-        self.shared.outbox.lock().clear();
+        {
+            let mut outbox = self.shared.outbox.lock();
+            self.budgets().queued.give(outbox.len());
+            outbox.clear();
+        }
         self.shared.unwritten.store(0, Ordering::Relaxed);
         self.shared
             .calls

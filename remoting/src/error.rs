@@ -69,6 +69,9 @@ pub enum CloseReason {
     /// The server or client shuts down.
     #[error("shutting down")]
     Shutdown,
+    /// The service panicked while it handled a request.
+    #[error("the service panicked: {0}")]
+    Panic(Arc<str>),
     /// The role asked for it.
     #[error("{0}")]
     Requested(&'static str),
@@ -94,6 +97,18 @@ pub enum SendError {
         /// Bytes waiting.
         queued: usize,
         /// Bytes that may wait.
+        limit: usize,
+    },
+    /// All peers together take bytes more slowly than they come.
+    #[error(
+        "{queued} bytes wait for all peers together, {limit} are allowed; some already wait for {peer}"
+    )]
+    AllFull {
+        /// The other side.
+        peer: SocketAddr,
+        /// Bytes waiting for all.
+        queued: usize,
+        /// Bytes that may wait for all.
         limit: usize,
     },
     /// No peer accepts such a frame.

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod answers;
+mod budget;
 mod buffer_pool;
 mod calls;
 pub mod client;

@@ -19,8 +19,11 @@ pub struct Limits {
     pub outbox_bytes: usize,
     /// With so many bytes waiting for it, no further requests of a peer are read.
     pub pause_bytes: usize,
-    /// Bytes that begun frames larger than 256 KiB may take, all connections together.
-    pub partial_bytes: usize,
+    /// Bytes that frames which have begun and are not whole may take, all connections together.
+    pub begun_bytes_all: usize,
+    /// Bytes that may wait to be taken, all connections together. Beyond it, peers for which something waits are
+    /// read no further and nothing more is queued for them.
+    pub outbox_bytes_all: usize,
     /// A connection that neither receives nor sends anything for so long is closed.
     pub idle: Duration,
     /// A connection that takes nothing of what waits for it for so long is closed.
@@ -40,7 +43,8 @@ impl Default for Limits {
             calls: 65_536,
             outbox_bytes: 64 << 20,
             pause_bytes: 2 << 20,
-            partial_bytes: 512 << 20,
+            begun_bytes_all: 512 << 20,
+            outbox_bytes_all: 2 << 30,
             idle: Duration::from_secs(120),
             write_stall: Duration::from_secs(30),
             frame_time: Duration::from_secs(120),

@@ -2,55 +2,20 @@
 //! ends. Frames are slices of the read buffer; nothing is copied. What a frame means is not known here.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use bytes::{Bytes, BytesMut};
 use minimq_protocol::FrameError;
 use minimq_protocol::frame::{self, Check};
 
+use crate::budget::Budgets;
 use crate::buffer_pool;
 
-/// A begun frame up to this size waits in a buffer of its own length instead of a pooled one.
-const SMALL_REST: usize = 1024;
+/// Waiting, a begun frame may hold so many bytes without asking the budget.
+const FREE_REST: usize = 16 << 10;
 /// So many reads in a row that use little of the buffer make the next ones smaller.
 const SHRINK_AFTER: u8 = 16;
 
-/// Bytes that all connections of a server or client together may spend on begun frames that do not fit an
-/// ordinary read buffer.
-#[derive(Debug)]
-pub(crate) struct PartialBudget {
-    limit: usize,
-    used: AtomicUsize,
-}
-
-impl PartialBudget {
-    pub(crate) fn new(limit: usize) -> Arc<Self> {
-        Arc::new(Self {
-            limit,
-            used: AtomicUsize::new(0),
-        })
-    }
-
-    fn take(&self, bytes: usize) -> bool {
-        let before = self.used.fetch_add(bytes, Ordering::Relaxed);
-        if before + bytes > self.limit {
-            self.used.fetch_sub(bytes, Ordering::Relaxed);
-            return false;
-        }
-        true
-    }
-
-    fn give(&self, bytes: usize) {
-        self.used.fetch_sub(bytes, Ordering::Relaxed);
-    }
-
-    /// The limit in bytes.
-    pub(crate) fn limit(&self) -> usize {
-        self.limit
-    }
-}
-
-/// There is no room for the frame that has begun: the [`PartialBudget`] is used up.
+/// There is no room for the frame that has begun: the budget for begun frames is used up.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct NoRoom {
     /// Length of the frame.
@@ -66,7 +31,7 @@ pub(crate) struct Reader {
     /// Length of the frame at the front of the buffer, as far as known.
     need: usize,
     max_frame_len: usize,
-    budget: Arc<PartialBudget>,
+    budgets: Arc<Budgets>,
     /// Bytes taken from the budget for the frame that has begun.
     reserved: usize,
     /// The buffer was made for one large frame and belongs to no class.
@@ -74,14 +39,14 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    pub(crate) fn new(max_frame_len: usize, budget: Arc<PartialBudget>) -> Self {
+    pub(crate) fn new(max_frame_len: usize, budgets: Arc<Budgets>) -> Self {
         Self {
             buffer: BytesMut::new(),
             class: buffer_pool::SMALLEST,
             small_reads: 0,
             need: 0,
             max_frame_len,
-            budget,
+            budgets,
             reserved: 0,
             large: false,
         }
@@ -98,7 +63,7 @@ impl Reader {
             if spare == 0 {
                 self.grow_to(self.need.min((4 * held).max(1 << 20)))?;
             }
-        } else if spare < missing.max(size / 2) {
+        } else if spare < missing || held < size / 4 && spare < size / 2 {
             let class = if self.need > size {
                 self.class + 1
             } else {
@@ -125,7 +90,7 @@ impl Reader {
     fn grow_to(&mut self, capacity: usize) -> Result<(), NoRoom> {
         // The smaller buffer goes as the larger one comes.
         let more = capacity - self.reserved.min(capacity);
-        if !self.budget.take(more) {
+        if !self.budgets.begun.take(more) {
             return Err(NoRoom {
                 frame_len: self.need,
             });
@@ -164,7 +129,7 @@ impl Reader {
             Check::Whole { len } => {
                 self.need = 0;
                 if self.reserved > 0 {
-                    self.budget.give(std::mem::take(&mut self.reserved));
+                    self.budgets.begun.give(std::mem::take(&mut self.reserved));
                 }
                 Ok(Some(self.buffer.split_to(len).freeze()))
             }
@@ -176,21 +141,34 @@ impl Reader {
         !self.buffer.is_empty()
     }
 
-    /// The socket has nothing more for now: hold as little memory as possible.
-    pub(crate) fn rest(&mut self) {
-        if self.buffer.is_empty() {
-            if self.buffer.capacity() > 0 || self.large {
+    /// The socket has nothing more for now: hold as little memory as possible, and account for it.
+    pub(crate) fn rest(&mut self) -> Result<(), NoRoom> {
+        let (held, capacity) = (self.buffer.len(), self.buffer.capacity());
+        if held == 0 {
+            if capacity > 0 || self.large {
                 self.replace(BytesMut::new());
             }
-        } else if self.buffer.len() <= SMALL_REST && self.buffer.capacity() > 2 * SMALL_REST {
-            let small = BytesMut::from(&self.buffer[..]);
-            self.replace(small);
+            return Ok(());
         }
+        if !self.large && held <= capacity / 4 {
+            let own = BytesMut::from(&self.buffer[..]);
+            self.replace(own);
+        }
+        let more = self.buffer.capacity().saturating_sub(self.reserved);
+        if more > FREE_REST {
+            if !self.budgets.begun.take(more) {
+                return Err(NoRoom {
+                    frame_len: self.need,
+                });
+            }
+            self.reserved += more;
+        }
+        Ok(())
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        self.budget.give(self.reserved);
+        self.budgets.begun.give(self.reserved);
     }
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
+use crate::budget::{Budget, Budgets};
 use crate::connection::Connection;
 use crate::error::CloseReason;
 use crate::limits::Limits;
@@ -27,17 +28,27 @@ struct Entry {
 
 pub(crate) struct Registry {
     limits: Arc<Limits>,
+    budgets: Arc<Budgets>,
     next_id: AtomicU64,
     entries: Mutex<HashMap<u64, Entry>>,
 }
 
 impl Registry {
-    pub(crate) fn new(limits: Arc<Limits>) -> Arc<Self> {
+    pub(crate) fn new(limits: Limits) -> Arc<Self> {
+        let budgets = Budgets {
+            begun: Budget::new(limits.begun_bytes_all),
+            queued: Budget::new(limits.outbox_bytes_all),
+        };
         Arc::new(Self {
-            limits,
+            limits: Arc::new(limits),
+            budgets: Arc::new(budgets),
             next_id: AtomicU64::new(1),
             entries: Mutex::default(),
         })
+    }
+
+    pub(crate) fn budgets(&self) -> &Arc<Budgets> {
+        &self.budgets
     }
 
     pub(crate) fn limits(&self) -> &Arc<Limits> {
@@ -53,12 +64,12 @@ impl Registry {
         self.entries.lock().len()
     }
 
-    /// Adds a connection, unless there are as many as there may be.
-    pub(crate) fn add(&self, connection: &Connection) -> bool {
+    /// Adds a connection, unless there are as many as there may be. It is in for as long as its [`Membership`] lives.
+    pub(crate) fn add(self: &Arc<Self>, connection: &Connection) -> Option<Membership> {
         let now = Instant::now();
         let mut entries = self.entries.lock();
         if entries.len() >= self.limits.connections {
-            return false;
+            return None;
         }
         let entry = Entry {
             connection: connection.clone(),
@@ -70,15 +81,10 @@ impl Registry {
             frames_since: now,
         };
         entries.insert(connection.id(), entry);
-        true
-    }
-
-    pub(crate) fn remove(&self, connection: &Connection) {
-        let mut entries = self.entries.lock();
-        entries.remove(&connection.id());
-        if entries.is_empty() {
-            entries.shrink_to(64);
-        }
+        Some(Membership {
+            registry: self.clone(),
+            connection: connection.clone(),
+        })
     }
 
     pub(crate) fn connections(&self) -> Vec<Connection> {
@@ -123,6 +129,27 @@ impl Registry {
                 entry.connection.close(reason);
             }
         }
+    }
+}
+
+/// A connection's place in the registry. Goes with the connection's task, however that ends, and tells those who
+/// wait for the end.
+pub(crate) struct Membership {
+    registry: Arc<Registry>,
+    connection: Connection,
+}
+
+impl Drop for Membership {
+    fn drop(&mut self) {
+        self.connection.end(&CloseReason::Shutdown);
+        {
+            let mut entries = self.registry.entries.lock();
+            entries.remove(&self.connection.id());
+            if entries.is_empty() {
+                entries.shrink_to(64);
+            }
+        }
+        self.connection.set_ended();
     }
 }
 

@@ -13,11 +13,10 @@ use tokio::task::JoinHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::connection::{Connection, Origin};
+use crate::connection::{Connection, Origin, RequestSerialize};
 use crate::error::CloseReason;
 use crate::limits::Limits;
-use crate::reader::PartialBudget;
-use crate::registry::Registry;
+use crate::registry::{Membership, Registry};
 use crate::service::Service;
 use crate::stream::Stream;
 use crate::task::Task;
@@ -71,7 +70,6 @@ pub struct ServerHandle {
 struct Inner<S> {
     service: Arc<S>,
     registry: Arc<Registry>,
-    budget: Arc<PartialBudget>,
     acceptor: Option<Arc<Acceptor>>,
     counters: Arc<Counters>,
     refusal_logged: Mutex<Option<Instant>>,
@@ -84,7 +82,7 @@ struct Counters {
 }
 
 impl<S: Service> Server<S> {
-    /// Takes the ports and reads the certificates. An error names the address or the file.
+    /// Takes the ports and reads the certificates. Needs a running tokio runtime. An error names the address or the file.
     pub fn bind(config: ServerConfig, service: Arc<S>) -> io::Result<Self> {
         let listeners = config
             .addrs
@@ -99,8 +97,7 @@ impl<S: Service> Server<S> {
         let inner = Inner {
             service,
             acceptor,
-            budget: PartialBudget::new(config.limits.partial_bytes),
-            registry: Registry::new(Arc::new(config.limits)),
+            registry: Registry::new(config.limits),
             counters: Arc::default(),
             refusal_logged: Mutex::new(None),
         };
@@ -247,35 +244,36 @@ impl<S: Service> Inner<S> {
             local: stream.local_addr()?,
             listener,
             limits: self.registry.limits().clone(),
+            budgets: self.registry.budgets().clone(),
+            serialize: RequestSerialize::AsPeer,
             signer: None,
         });
-        if !self.registry.add(&connection) {
+        let Some(membership) = self.registry.add(&connection) else {
             self.refuse(peer);
             return Ok(());
-        }
+        };
         self.counters.accepted.fetch_add(1, Ordering::Relaxed);
-        tokio::spawn(self.clone().serve(connection, stream));
+        tokio::spawn(self.clone().serve(connection, membership, stream));
         Ok(())
     }
 
-    async fn serve(self: Arc<Self>, connection: Connection, stream: TcpStream) {
+    async fn serve(
+        self: Arc<Self>,
+        connection: Connection,
+        membership: Membership,
+        stream: TcpStream,
+    ) {
         match self.secure(&connection, stream).await {
             Ok(stream) => {
-                let task = Task::new(
-                    connection.clone(),
-                    self.service.clone(),
-                    stream,
-                    self.budget.clone(),
-                );
+                let task = Task::new(connection.clone(), self.service.clone(), stream);
                 task.run().await;
             }
             Err(reason) => {
                 tracing::debug!(peer = %connection.peer(), %reason, "connection ended before its first frame");
                 connection.end(&reason);
-                connection.set_ended();
             }
         }
-        self.registry.remove(&connection);
+        drop(membership);
     }
 
     /// Finds out whether the connection is to be encrypted, and agrees on it.

@@ -2,13 +2,16 @@
 //! frames out of what it read, hands requests to the service and answers to their callers, and then writes
 //! everything that came together in one call.
 
+use std::any::Any;
 use std::future::poll_fn;
 use std::io::{self, IoSlice};
+use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
 
+use futures_util::FutureExt;
 use minimq_protocol::code::response;
 use minimq_protocol::{Command, frame};
 use tokio::io::AsyncWrite;
@@ -16,15 +19,18 @@ use tokio::time::Sleep;
 use tokio_util::io::poll_read_buf;
 
 use crate::answers::Answers;
+use crate::buffer_pool;
 use crate::connection::Connection;
 use crate::error::{CallError, CloseReason};
 use crate::frame_buffer::{FrameBuffer, MAX_SLICES};
-use crate::reader::{PartialBudget, Reader};
+use crate::reader::{NoRoom, Reader};
 use crate::service::Service;
 use crate::stream::Stream;
 
 /// So many reads in a row without waiting, then the other tasks of the thread have their turn.
 const READS_IN_A_ROW: u32 = 16;
+/// A connection that ends takes so many bytes more from its socket, unread.
+const MAX_UNREAD: usize = 1 << 20;
 
 /// One connection at work.
 pub(crate) struct Task<S: Service> {
@@ -40,7 +46,8 @@ struct Io {
     writing: FrameBuffer,
     /// Set to the earliest deadline of a call; made when the first call is.
     timer: Option<Pin<Box<Sleep>>>,
-    budget: Arc<PartialBudget>,
+    /// What of `writing` is accounted for in the budget.
+    accounted: usize,
     /// The stream may hold written bytes back until it is flushed.
     unflushed: bool,
     /// Reads since the last one that had to be waited for.
@@ -58,18 +65,16 @@ enum Handed {
 }
 
 impl<S: Service> Task<S> {
-    pub(crate) fn new(
-        connection: Connection,
-        service: Arc<S>,
-        stream: Stream,
-        budget: Arc<PartialBudget>,
-    ) -> Self {
+    pub(crate) fn new(connection: Connection, service: Arc<S>, stream: Stream) -> Self {
         let io = Io {
-            reader: Reader::new(connection.limits().max_frame_len, budget.clone()),
+            reader: Reader::new(
+                connection.limits().max_frame_len,
+                connection.budgets().clone(),
+            ),
             stream,
             writing: FrameBuffer::new(),
             timer: None,
-            budget,
+            accounted: 0,
             unflushed: false,
             reads_in_a_row: 0,
             gathered: false,
@@ -84,13 +89,16 @@ impl<S: Service> Task<S> {
     /// Serves the connection to its end.
     pub(crate) async fn run(mut self) {
         let mut session = self.service.open(&self.connection);
-        let reason = self.serve(&mut session).await;
+        // A service that panics costs its connection, and is still told that it has ended.
+        let serving = AssertUnwindSafe(self.serve(&mut session)).catch_unwind();
+        let reason = serving
+            .await
+            .unwrap_or_else(|panic| panicked(&self.connection, &*panic));
         let connection = self.connection;
         self.io.farewell(&connection).await;
         connection.end(&reason);
         drop(self.io);
         self.service.closed(session, &connection, &reason);
-        connection.set_ended();
     }
 
     async fn serve(&mut self, session: &mut S::Session) -> CloseReason {
@@ -148,9 +156,7 @@ impl<S: Service> Task<S> {
                 answered(connection, command);
                 continue;
             }
-            if frames == 1 {
-                connection.set_peer_serialize(command.serialize);
-            }
+            connection.set_peer_serialize(command.serialize);
             let mut answers = Answers::new(&mut io.writing, connection);
             if connection.in_flight() >= limits.in_flight {
                 busy(&command, limits.in_flight, &mut answers);
@@ -175,6 +181,16 @@ fn answered(connection: &Connection, answer: Command) {
             "an answer that no request waits for; dropped"
         ),
     }
+}
+
+fn panicked(connection: &Connection, panic: &(dyn Any + Send)) -> CloseReason {
+    let text = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("no text");
+    tracing::error!(peer = %connection.peer(), panic = text, "the service panicked; its connection is closed");
+    CloseReason::Panic(text.into())
 }
 
 fn busy(request: &Command, limit: usize, answers: &mut Answers<'_>) {
@@ -203,23 +219,23 @@ impl Io {
                 if connection.is_closed() {
                     return Poll::Ready(Err(closed(connection)));
                 }
-                connection.take_outbox(&mut self.writing);
+                self.take_outbox(connection);
             }
             self.poll_due(connection, cx)?;
             if let Poll::Ready(Err(error)) = self.poll_write(connection, cx) {
                 return Poll::Ready(Err(failed(error)));
             }
-            shared
-                .unwritten
-                .store(self.writing.len(), Ordering::Relaxed);
-            let draining = shared.draining.load(Ordering::Acquire);
-            if draining && self.is_done(connection) {
+            self.account(connection);
+            if shared.draining.load(Ordering::Acquire) && self.is_done(connection) {
                 return Poll::Ready(Err(CloseReason::Shutdown));
             }
-            if !draining && self.writing.len() < connection.limits().pause_bytes {
+            if self.may_read(connection) {
                 match self.poll_read(connection, cx) {
                     Poll::Ready(result) => return Poll::Ready(result),
-                    Poll::Pending => self.reader.rest(),
+                    Poll::Pending => self
+                        .reader
+                        .rest()
+                        .map_err(|room| no_room(connection, &room))?,
                 }
             }
             // Notified by this very task (a service that sent on its own connection): look again.
@@ -252,9 +268,7 @@ impl Io {
         }
         self.poll_due(connection, cx)?;
         let written = self.poll_write(connection, cx);
-        shared
-            .unwritten
-            .store(self.writing.len(), Ordering::Relaxed);
+        self.account(connection);
         match written {
             Poll::Ready(Err(error)) => Poll::Ready(Err(failed(error))),
             Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
@@ -266,8 +280,38 @@ impl Io {
         }
     }
 
+    /// Is everything answered and written, and every call of ours answered?
     fn is_done(&self, connection: &Connection) -> bool {
-        self.writing.is_empty() && connection.in_flight() == 0 && connection.queued_bytes() == 0
+        self.writing.is_empty()
+            && connection.in_flight() == 0
+            && connection.calls() == 0
+            && connection.queued_bytes() == 0
+    }
+
+    /// Not while too much waits to be written, for this peer or for all together; draining, only for answers.
+    fn may_read(&self, connection: &Connection) -> bool {
+        if connection.shared.draining.load(Ordering::Acquire) && connection.calls() == 0 {
+            return false;
+        }
+        self.writing.is_empty()
+            || self.writing.len() < connection.limits().pause_bytes
+                && !connection.budgets().queued.is_full()
+    }
+
+    /// Tells the others how much waits here to be written. Nothing does, most of the time.
+    fn account(&mut self, connection: &Connection) {
+        let now = self.writing.len();
+        if now == self.accounted {
+            return;
+        }
+        connection.shared.unwritten.store(now, Ordering::Relaxed);
+        let queued = &connection.budgets().queued;
+        if now > self.accounted {
+            queued.add(now - self.accounted);
+        } else {
+            queued.give(self.accounted - now);
+        }
+        self.accounted = now;
     }
 
     fn poll_read(
@@ -275,14 +319,10 @@ impl Io {
         connection: &Connection,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), CloseReason>> {
-        let limit = self.budget.limit();
-        let buffer = match self.reader.room() {
-            Ok(buffer) => buffer,
-            Err(no_room) => {
-                let frame_len = no_room.frame_len;
-                return Poll::Ready(Err(CloseReason::NoRoom { frame_len, limit }));
-            }
-        };
+        let buffer = self
+            .reader
+            .room()
+            .map_err(|room| no_room(connection, &room))?;
         let room = buffer.capacity() - buffer.len();
         match ready!(poll_read_buf(Pin::new(&mut self.stream), cx, buffer)) {
             Ok(0) => Poll::Ready(Err(CloseReason::Peer)),
@@ -331,17 +371,34 @@ impl Io {
         Poll::Ready(Ok(()))
     }
 
-    /// Offers what still waits to the socket once, and the end of TLS, without waiting for it.
+    fn take_outbox(&mut self, connection: &Connection) {
+        // What the outbox held is accounted for already.
+        self.accounted += connection.take_outbox(&mut self.writing);
+    }
+
+    /// Offers what still waits to the socket once, without waiting for it, and takes what has come meanwhile: bytes
+    /// that nobody reads would make the kernel reset the connection, and the last answers might be lost with it.
     async fn farewell(&mut self, connection: &Connection) {
-        connection.take_outbox(&mut self.writing);
+        self.take_outbox(connection);
         poll_fn(|cx| {
             let written = self.poll_write(connection, cx);
             if let (Poll::Ready(Ok(())), Stream::Tls(_)) = (written, &self.stream) {
                 let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
             }
+            let mut unread = buffer_pool::take(buffer_pool::SMALLEST);
+            for _ in 0..MAX_UNREAD / unread.capacity().max(1) {
+                unread.clear();
+                match poll_read_buf(Pin::new(&mut self.stream), cx, &mut unread) {
+                    Poll::Ready(Ok(1..)) => {}
+                    _ => break,
+                }
+            }
+            buffer_pool::give(unread);
             Poll::Ready(())
         })
         .await;
+        self.writing.clear();
+        self.account(connection);
     }
 
     /// Ends the calls whose time is over and sets the timer for the next.
@@ -384,6 +441,13 @@ impl Io {
             }
         }
         Ok(())
+    }
+}
+
+fn no_room(connection: &Connection, room: &NoRoom) -> CloseReason {
+    CloseReason::NoRoom {
+        frame_len: room.frame_len,
+        limit: connection.budgets().begun.limit(),
     }
 }
 

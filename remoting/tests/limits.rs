@@ -283,7 +283,7 @@ async fn a_frame_that_is_never_finished_ends_its_connection() {
 #[tokio::test]
 async fn begun_large_frames_share_a_budget() {
     let limits = Limits {
-        partial_bytes: 8 << 20,
+        begun_bytes_all: 8 << 20,
         ..Default::default()
     };
     let (probe, server) = serve(limits);
@@ -323,6 +323,65 @@ async fn begun_large_frames_share_a_budget() {
     third.write(&frame).await;
     third.write(&last).await;
     assert_eq!(third.next().await.unwrap().body.len(), 6 << 20);
+}
+
+#[tokio::test]
+async fn what_waits_for_all_peers_together_is_bounded() {
+    let limits = Limits {
+        outbox_bytes_all: 16 << 20,
+        write_stall: Duration::from_secs(30),
+        ..Default::default()
+    };
+    let (probe, server) = serve(limits);
+    let mut lazy = Vec::new();
+    for index in 0..10 {
+        let mut raw = Raw::connect(server.local_addr()).await;
+        raw.call(&request(ECHO, 1, b"")).await;
+        let connection = probe.opened.lock()[index].clone();
+        lazy.push((raw, connection));
+    }
+    // Ten peers read nothing; each may have 64 MiB, all together 16.
+    let body = Bytes::from(vec![1; 1 << 20]);
+    let mut refused = None;
+    for _ in 0..20 {
+        for (_, connection) in &lazy {
+            refused = connection
+                .oneway(Command::request(40).with_body(body.clone()))
+                .err()
+                .or(refused);
+        }
+        tokio::task::yield_now().await;
+    }
+    let refused = refused.expect("some were refused");
+    assert!(
+        matches!(
+            refused,
+            SendError::AllFull {
+                limit: 16_777_216,
+                ..
+            }
+        ),
+        "{refused}"
+    );
+    let queued: usize = lazy
+        .iter()
+        .map(|(_, connection)| connection.queued_bytes())
+        .sum();
+    assert!(queued <= (16 + 10) << 20, "{queued} bytes queued");
+    // One for which nothing waits is served as ever.
+    let mut other = Raw::connect(server.local_addr()).await;
+    for opaque in 0..10 {
+        other.call(&request(LARGE, opaque, b"")).await;
+    }
+    // The room is there again when the peers have gone.
+    lazy.clear();
+    until("they are gone", || server.connection_count() == 1).await;
+    let connection = probe.opened.lock()[10].clone();
+    for _ in 0..15 {
+        connection
+            .oneway(Command::request(40).with_body(body.clone()))
+            .unwrap();
+    }
 }
 
 #[tokio::test]

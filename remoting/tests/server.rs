@@ -244,6 +244,7 @@ async fn the_server_calls_the_client_on_the_same_connection() {
         (asked.code, asked.is_response(), &asked.body[..]),
         (220, false, &b"?"[..])
     );
+    assert_eq!(asked.serialize, Rocketmq, "the peer's own encoding");
     // An answer that nobody waits for, a request with the same opaque, then the answer.
     raw.send(&Command::response(
         request(0, asked.opaque + 1, b"").id(),
@@ -326,6 +327,60 @@ async fn shutting_down_lets_what_is_in_flight_finish() {
     assert_eq!(shutdown.await.unwrap(), 0);
     assert_eq!(probe.closed.lock().len(), 2);
     assert_eq!(server.connection_count(), 0);
+}
+
+#[tokio::test]
+async fn shutting_down_waits_for_the_answers_of_the_peer_too() {
+    let (probe, server) = serve(Limits::default());
+    let mut raw = Raw::connect(server.local_addr()).await;
+    raw.call(&request(ECHO, 1, b"")).await;
+    let connection = probe.opened.lock()[0].clone();
+    let call = connection
+        .start_call(Command::request(221), Duration::from_secs(20))
+        .unwrap();
+    let asked = raw.next().await.unwrap();
+    let shutdown = tokio::spawn(async move { server.shutdown(Duration::from_secs(20)).await });
+    tokio::task::yield_now().await;
+    raw.send(&Command::response(asked.id(), 0)).await;
+    assert_eq!(call.await.unwrap().code, 0);
+    assert_eq!(shutdown.await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn answers_are_not_lost_to_requests_that_come_too_late() {
+    let (probe, server) = serve(Limits::default());
+    let mut raw = Raw::connect(server.local_addr()).await;
+    raw.send(&request(HOLD, 1, b"")).await;
+    until("the request is held", || !probe.held.lock().is_empty()).await;
+    let shutdown = tokio::spawn(async move { server.shutdown(Duration::from_secs(20)).await });
+    let connection = probe.opened.lock()[0].clone();
+    tokio::task::yield_now().await;
+    // Comes when the server reads no more requests; must not reset the connection under the answer.
+    raw.write(&request(ECHO, 2, b"too late").to_frame().repeat(100))
+        .await;
+    let held = probe.held.lock().pop().unwrap();
+    let answer = Command::response(held.request(), 0).with_body(vec![5; 100_000]);
+    held.respond(answer);
+    connection.closed().await;
+    assert_eq!(raw.next().await.unwrap().body.len(), 100_000);
+    assert!(raw.next().await.is_none());
+    assert_eq!(shutdown.await.unwrap(), 0);
+}
+
+#[tokio::test]
+async fn a_service_that_panics_costs_one_connection() {
+    let (probe, server) = serve(Limits::default());
+    let mut raw = Raw::connect(server.local_addr()).await;
+    let mut other = Raw::connect(server.local_addr()).await;
+    other.call(&request(ECHO, 1, b"")).await;
+    raw.send(&request(ECHO, 1, b"before")).await;
+    raw.send(&request(PANIC, 2, b"")).await;
+    assert_eq!(raw.next().await.unwrap().body, "before");
+    assert!(raw.next().await.is_none());
+    let (_, reason) = probe.closed.lock()[0].clone();
+    assert_eq!(reason.to_string(), "the service panicked: asked to");
+    until("it is forgotten", || server.connection_count() == 1).await;
+    other.call(&request(ECHO, 2, b"")).await;
 }
 
 #[tokio::test]

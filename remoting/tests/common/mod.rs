@@ -31,6 +31,8 @@ pub const DEFER: i32 = 5;
 pub const FORGET: i32 = 6;
 /// Answered with a body that makes the frame too long.
 pub const TOO_LONG: i32 = 7;
+/// Panics.
+pub const PANIC: i32 = 9;
 /// `end_of_read` waits for the test.
 pub const BLOCK: i32 = 8;
 
@@ -105,6 +107,7 @@ impl Service for Probe {
                 answers.answer_head(id, response::SUCCESS, None, None::<&NoHeader>, &body);
             }
             BLOCK => session.block = true,
+            PANIC => panic!("asked to"),
             _ => answers.unknown_code(&request),
         }
         if !self.is_forgetful() {
