@@ -423,12 +423,9 @@ fn legal_number(text: &str) -> Cow<'_, str> {
         "" => "0",
         whole => whole,
     };
-    let rest = if no_fraction {
-        rest.get(1..).unwrap_or_default()
-    } else {
-        rest
-    };
-    Cow::Owned(format!("{sign}{whole}{rest}"))
+    let fraction = if no_fraction { ".0" } else { "" };
+    let rest = rest.get(usize::from(no_fraction)..).unwrap_or_default();
+    Cow::Owned(format!("{sign}{whole}{fraction}{rest}"))
 }
 
 /// True for what begins an unquoted name; every byte of a non-ASCII character counts.
