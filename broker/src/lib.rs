@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 pub mod broker;
+mod command_line;
 pub mod config;
 pub mod filter;
 pub mod filter_server_registry;
@@ -18,4 +19,5 @@ pub mod subscription_group;
 pub mod topic;
 
 pub use broker::{Broker, StartError};
+pub use command_line::run;
 pub use config::BrokerConfig;

@@ -99,7 +99,7 @@ pub async fn append_collected(
 
     let waits_for_disk = config.store.flush_disk_type == FlushDiskType::SyncFlush;
     let no_slave = config.store.broker_role == BrokerRole::SyncMaster;
-    let mut waiting: Option<(DeferredAnswers, Vec<(i32, Stored)>, i64)> = None;
+    let mut waiting: Option<Waiting> = None;
     let mut rest = outcomes.as_slice();
     for plan in &plans {
         let (own, behind) = rest.split_at(plan.count.min(rest.len()));
@@ -117,17 +117,21 @@ pub async fn append_collected(
             response::SUCCESS
         };
         if waits_for_disk && plan.waits {
-            let (_, all, last) = waiting.get_or_insert_with(|| (answers.deferred(), Vec::new(), 0));
-            all.push((code, stored));
-            *last = end.max(*last);
+            let waiting = waiting.get_or_insert_with(|| Waiting {
+                deferred: answers.deferred(),
+                all: Vec::new(),
+                end: 0,
+            });
+            waiting.all.push((code, stored));
+            waiting.end = end.max(waiting.end);
         } else {
             replying.stored(&stored, code, |id, code, header| {
                 answers.answer_head(id, code, None, Some(header), &[]);
             });
         }
     }
-    if let Some((deferred, all, end)) = waiting {
-        wait_for_disk(broker, deferred, all, end);
+    if let Some(waiting) = waiting {
+        waiting.for_disk(broker);
     }
     drop(plans);
     commands.clear();
@@ -248,64 +252,64 @@ impl Replying<'_> {
         answer(stored.id, code, &header);
     }
 
-    fn refuse(&self, answers: &mut Answers<'_>, id: RequestId, refusal: &Refusal) {
-        let header = SendMessageRefusal {
+    fn refusal_header(&self) -> SendMessageRefusal<'_> {
+        SendMessageRefusal {
             msg_region: Some(&self.config.broker.region_id),
             trace_on: Some(self.config.broker.trace_on),
-        };
+        }
+    }
+
+    fn refuse(&self, answers: &mut Answers<'_>, id: RequestId, refusal: &Refusal) {
+        let header = self.refusal_header();
         answers.answer_head(id, refusal.code, Some(&refusal.remark), Some(&header), &[]);
     }
 }
 
-/// Answers a read's sends when they are on disk: one waiter, one wake of the connection.
-fn wait_for_disk(
-    broker: &Arc<Broker>,
-    mut deferred: DeferredAnswers,
+/// A read's sends that are stored and answered when they are on disk: one waiter, one wake of the connection.
+struct Waiting {
+    deferred: DeferredAnswers,
+    /// Each with its code if the flush is done in time.
     all: Vec<(i32, Stored)>,
+    /// End of the last of them in the log.
     end: i64,
-) {
-    let waiter_broker = broker.clone();
-    let waiter = move |outcome: FlushOutcome| {
-        let broker = &waiter_broker;
+}
+
+impl Waiting {
+    fn for_disk(self, broker: &Arc<Broker>) {
+        let end = minimq_store::PhysicalOffset(self.end);
+        let waiter_broker = broker.clone();
+        let waiter = move |outcome: FlushOutcome| self.answer(&waiter_broker, &outcome);
+        broker.store.wait_flushed(end, Box::new(waiter));
+    }
+
+    fn answer(self, broker: &Broker, outcome: &FlushOutcome) {
+        let Self {
+            mut deferred, all, ..
+        } = self;
         let config = broker.config.to_arc();
         let replying = Replying { config: &config };
-        let refusal = match &outcome {
-            FlushOutcome::Failed(refusal) => {
-                Some(broker.append_refusal(&config, &AppendError::Refused(refusal.clone())))
-            }
-            FlushOutcome::Flushed | FlushOutcome::TimedOut => None,
-        };
         for (code, stored) in &all {
-            if let Some(refusal) = &refusal {
-                let header = SendMessageRefusal {
-                    msg_region: Some(&config.broker.region_id),
-                    trace_on: Some(config.broker.trace_on),
-                };
-                deferred.answer_head(
-                    stored.id,
-                    refusal.code,
-                    Some(&refusal.remark),
-                    Some(&header),
-                    &[],
-                );
-                continue;
-            }
             let code = match outcome {
+                FlushOutcome::Failed(cause) => {
+                    let error = AppendError::Refused(cause.clone());
+                    let refusal = broker.append_refusal(&config, &error);
+                    let header = replying.refusal_header();
+                    let remark = Some(&*refusal.remark);
+                    deferred.answer_head(stored.id, refusal.code, remark, Some(&header), &[]);
+                    continue;
+                }
                 // The replica's status wins over the flush's.
                 FlushOutcome::TimedOut if *code == response::SUCCESS => {
                     response::FLUSH_DISK_TIMEOUT
                 }
-                _ => *code,
+                FlushOutcome::TimedOut | FlushOutcome::Flushed => *code,
             };
             replying.stored(stored, code, |id, code, header| {
                 deferred.answer_head(id, code, None, Some(header), &[]);
             });
         }
         deferred.send();
-    };
-    broker
-        .store
-        .wait_flushed(minimq_store::PhysicalOffset(end), Box::new(waiter));
+    }
 }
 
 /// What became of a message the broker stores of itself.

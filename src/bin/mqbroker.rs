@@ -1,0 +1,7 @@
+//! The broker as a process of its own.
+
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    minimq_broker::run()
+}
