@@ -6,6 +6,7 @@
 
 pub(crate) mod binary;
 pub(crate) mod json;
+mod json_text;
 mod write;
 
 use bytes::{Bytes, BytesMut};
