@@ -1,17 +1,12 @@
-//! Access rules: codes 50–54 (wire spec 4.6), and the names of the loose fields that sign a request (wire spec 8.1).
+//! Access rules: codes 50–54 (wire spec 4.6), and the names of loose fields that any request may carry (wire spec 8.1,
+//! 8.4, 11.1).
 
 use super::header;
 
-/// Ext field: the account that signed.
-pub const ACCESS_KEY: &str = "AccessKey";
-/// Ext field: the signature; the one field that is not signed itself.
-pub const SIGNATURE: &str = "Signature";
-/// Ext field: a token beside the key.
-pub const SECURITY_TOKEN: &str = "SecurityToken";
+pub use crate::acl_signature::{ACCESS_KEY, SECURITY_TOKEN, SIGNATURE, UNIQUE_KEY_QUERY};
+
 /// Ext field: sent and signed by C++.
 pub const ONS_CHANNEL: &str = "OnsChannel";
-/// Ext field of code 12, left out of signatures by old clients.
-pub const UNIQUE_KEY_QUERY: &str = "_UNIQUE_KEY_QUERY";
 /// Ext field of clients in stream mode (wire spec 8.4).
 pub const REQUEST_TYPE: &str = "ReqT";
 /// Ext field that Java 5.x adds after signing.
