@@ -147,6 +147,12 @@ impl ExtWriter {
         Ok(())
     }
 
+    /// The unit at `address`, if it is not written yet.
+    pub(crate) fn pending_unit(&self, address: i64) -> Option<ExtUnit> {
+        let from = usize::try_from(position_of(address) - self.written).ok()?;
+        ExtUnit::decode(self.pending.get(from..)?)
+    }
+
     /// Byte offset up to which units are in the files.
     pub(crate) fn written(&self) -> i64 {
         self.written

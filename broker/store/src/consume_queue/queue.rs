@@ -1,7 +1,11 @@
 //! One consume queue: the entries of one queue of one topic, in files and, for the last few, in memory.
 //!
-//! Writing has one owner at a time (the dispatcher, recovery, deletion), behind `writer`. Readers see entries
-//! below the published end only; that end moves after the bytes are in the file. `writer` is taken before `tail`.
+//! An entry can be read as soon as it was pushed: it is in memory then, in the `tail`. It is written to its file together
+//! with its neighbours, when there are enough of them or when the store is flushed: with thousands of queues, a write an
+//! entry would cost more than everything else. What a crash takes is made again from the log.
+//!
+//! Writing has one owner at a time, behind `writer`; files are written with it held. `tail` is held for copies in memory
+//! only. `writer` is taken before `tail`.
 //!
 //! Not here: recovery, truncation and cleaning (`trim`), search by time (`by_time`), the table of all queues
 //! (`table`).
@@ -25,8 +29,11 @@ pub(super) const ENTRY: i64 = ENTRY_LEN as i64;
 /// Entries of a queue's end that are kept in memory, so that consumers which keep up read no file.
 const TAIL_ENTRIES: usize = 64;
 
-/// Entries pushed before they are written without being asked.
-const MAX_PENDING: usize = 4096;
+/// Entries that are written together. The next push after so many writes them.
+const WRITE_AT: i64 = 64;
+
+/// Filler written together.
+const FILLER_AT: i64 = 4096;
 
 /// Missing entries that are padded with filler. More than that is a damaged record, not a gap.
 const MAX_GAP: i64 = 1 << 24;
@@ -34,11 +41,8 @@ const MAX_GAP: i64 = 1 << 24;
 /// What became of a record given to a queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pushed {
-    /// It is in the queue now. `first` says that the queue had nothing to write before.
-    Added {
-        /// Whether the caller has to remember this queue for [`ConsumeQueue::write_out`].
-        first: bool,
-    },
+    /// It is in the queue now, and readable.
+    Added,
     /// The queue has this entry already.
     Present,
     /// The entry's number cannot be right: the record is damaged.
@@ -64,22 +68,23 @@ pub struct ConsumeQueue {
 
 #[derive(Debug)]
 pub(super) struct Writer {
-    /// Bytes of the entries before `next` that are not in the files yet.
-    pending: Vec<u8>,
     /// Number of the next entry.
     next: i64,
+    /// Entries below are in the files.
+    written: i64,
     /// End in the commit log of the last message entered.
     pub(super) physical_end: i64,
-    /// Whether there is no entry yet, in the files or pending.
+    /// Whether there is no entry yet, in the files or in memory.
     pub(super) empty: bool,
-    /// First entry that is a message, when a queue begins in the middle.
-    first: Option<i64>,
     pub(super) ext: ExtWriter,
     /// What recovery found, until the queue is truncated.
     pub(super) on_disk: OnDisk,
+    /// Whether anything was pushed since [`ConsumeQueue::rest`] looked last.
+    busy: bool,
     deleted: bool,
 }
 
+/// The last entries: at least those that are not written yet.
 #[derive(Debug, Default)]
 struct Tail {
     /// Number of the first entry in `bytes`.
@@ -147,9 +152,12 @@ impl ConsumeQueue {
         self.writer.lock().physical_end
     }
 
-    /// Adds an entry in memory; [`Self::write_out`] publishes it. An entry that is there already is left alone, so
-    /// dispatching a record twice does no harm. Missing entries before it become filler, and so does a damaged record.
-    /// `bit_map` goes into the extension unit; empty if it was not computed.
+    /// Adds an entry. One that is there already is left alone, so dispatching a record twice does no harm. Missing entries
+    /// before it become filler, and so does a damaged record. `bit_map` goes into the extension unit; empty if it was not
+    /// computed.
+    ///
+    /// # Errors
+    /// When entries that were pushed before cannot be written; this one was not added then.
     pub fn push(&self, record: &DispatchRecord<'_>, bit_map: &[u8]) -> Result<Pushed, StoreError> {
         let mut writer = self.writer.lock();
         if writer.deleted {
@@ -169,17 +177,24 @@ impl ConsumeQueue {
         if number < writer.next {
             return Ok(Pushed::Present);
         }
-        let first = writer.pending.is_empty();
+        if writer.next - writer.written >= WRITE_AT {
+            self.write_rest(&mut writer)?;
+        }
         if number > writer.next || writer.empty {
             self.pad(&mut writer, number)?;
         }
         let entry = self.entry_for(&mut writer, record, bit_map);
-        writer.add(&entry);
         writer.physical_end = physical_end;
-        if writer.pending.len() >= MAX_PENDING * ENTRY_LEN {
-            self.write_pending(&mut writer)?;
-        }
-        Ok(Pushed::Added { first })
+        writer.busy = true;
+        self.add(&mut writer, &entry);
+        Ok(Pushed::Added)
+    }
+
+    fn add(&self, writer: &mut Writer, entry: &QueueEntry) {
+        self.tail.lock().bytes.extend_from_slice(&entry.encode());
+        writer.next += 1;
+        // Filler before an end taken over from the catalogue lies below it.
+        self.max.fetch_max(writer.next, Ordering::AcqRel);
     }
 
     fn is_sane(&self, writer: &Writer, record: &DispatchRecord<'_>) -> bool {
@@ -244,9 +259,13 @@ impl ConsumeQueue {
 
     /// Filler up to `to`. A queue without entries begins with the file that holds `to`.
     fn pad(&self, writer: &mut Writer, to: i64) -> Result<(), StoreError> {
-        if std::mem::take(&mut writer.empty) {
-            writer.next = self.files.start_of(to * ENTRY) / ENTRY;
-            writer.first = Some(to);
+        if writer.empty {
+            let first = self.files.start_of(to * ENTRY) / ENTRY;
+            (writer.next, writer.written) = (first, first);
+            self.tail.lock().from = first;
+            // Set before the first entry shows: filler is never the minimum.
+            self.min.store(to, Ordering::Release);
+            writer.empty = false;
         } else {
             tracing::warn!(
                 topic = &*self.topic,
@@ -257,40 +276,51 @@ impl ConsumeQueue {
             );
         }
         while writer.next < to {
-            writer.add(&QueueEntry::FILLER);
-            if writer.pending.len() >= MAX_PENDING * ENTRY_LEN {
-                self.write_pending(writer)?;
+            self.add(writer, &QueueEntry::FILLER);
+            if writer.next - writer.written >= FILLER_AT {
+                self.write_rest(writer)?;
             }
         }
         Ok(())
     }
 
-    /// Writes the entries pushed so far and publishes them.
+    /// Writes the entries that are only in memory.
+    ///
+    /// # Errors
+    /// When the disk fails or is full; the entries stay in memory.
     pub fn write_out(&self) -> Result<(), StoreError> {
-        self.write_pending(&mut self.writer.lock())
+        self.write_rest(&mut self.writer.lock())
     }
 
-    fn write_pending(&self, writer: &mut Writer) -> Result<(), StoreError> {
-        if writer.deleted || writer.pending.is_empty() {
+    fn write_rest(&self, writer: &mut Writer) -> Result<(), StoreError> {
+        if writer.deleted || writer.written >= writer.next {
             return Ok(());
         }
         if let Some(files) = &self.ext_files {
             writer.ext.write_out(files)?;
         }
-        let from = writer.next - (writer.pending.len() / ENTRY_LEN) as i64;
-        self.files.write(from * ENTRY, &writer.pending)?;
-        self.tail.lock().extend(from, &writer.pending);
-        if let Some(first) = writer.first {
-            self.min.store(first, Ordering::Release);
-            if first < writer.next {
-                writer.first = None;
-            }
-        }
-        // Filler before an end taken over from the catalogue lies below it.
-        self.max.fetch_max(writer.next, Ordering::AcqRel);
-        writer.pending.clear();
-        writer.pending.shrink_to(TAIL_ENTRIES * ENTRY_LEN);
+        // Copied, so that readers do not wait for the disk.
+        let mut bytes = Vec::new();
+        let copied = self
+            .tail
+            .lock()
+            .copy(writer.written, writer.next, &mut bytes);
+        debug_assert!(copied, "what is not written is in memory");
+        self.files.write(writer.written * ENTRY, &bytes)?;
+        writer.written = writer.next;
+        self.tail.lock().shorten(TAIL_ENTRIES);
         Ok(())
+    }
+
+    /// Gives the memory of the last entries back if nothing came since the last call.
+    pub(super) fn rest(&self) {
+        let mut writer = self.writer.lock();
+        if !std::mem::take(&mut writer.busy) && writer.written == writer.next {
+            *self.tail.lock() = Tail {
+                from: writer.next,
+                bytes: Vec::new(),
+            };
+        }
     }
 
     /// Puts the entries `[from, from + count)` that exist into `out` (emptied first), but none from beyond the file
@@ -329,13 +359,21 @@ impl ConsumeQueue {
     }
 
     /// The extension unit an entry's tag field points to; `None` if it points to none or the unit is unreadable.
+    ///
+    /// # Errors
+    /// As [`Self::read`].
     pub fn ext_unit(
         &self,
         tags_code: i64,
         blocking: Blocking,
     ) -> Result<Option<ExtUnit>, ReadError> {
         match &self.ext_files {
-            Some(files) if ext::is_address(tags_code) => ext::read(files, tags_code, blocking),
+            Some(files) if ext::is_address(tags_code) => {
+                if let Some(unit) = self.writer.lock().ext.pending_unit(tags_code) {
+                    return Ok(Some(unit));
+                }
+                ext::read(files, tags_code, blocking)
+            }
             _ => Ok(None),
         }
     }
@@ -350,9 +388,12 @@ impl ConsumeQueue {
         self.max_offset() - self.flushed.load(Ordering::Acquire) >= least.max(1)
     }
 
-    /// Brings the published entries (and their extension units) to disk.
+    /// Brings all entries (and their extension units) to disk.
+    ///
+    /// # Errors
+    /// When the disk fails.
     pub fn flush(&self) -> Result<(), StoreError> {
-        let max = self.max_offset();
+        let max = self.write_for_flush()?;
         let flushed = self.flushed.load(Ordering::Acquire);
         if flushed >= max {
             return Ok(());
@@ -363,8 +404,20 @@ impl ConsumeQueue {
             files.sync(from, end)?;
         }
         self.files.sync(flushed * ENTRY, max * ENTRY)?;
-        self.flushed.store(max, Ordering::Release);
+        self.set_flushed(max);
         Ok(())
+    }
+
+    /// Writes all entries; gives how many there are then. Once those are on disk, [`Self::set_flushed`] is to be called.
+    pub(super) fn write_for_flush(&self) -> Result<i64, StoreError> {
+        let mut writer = self.writer.lock();
+        self.write_rest(&mut writer)?;
+        Ok(writer.written)
+    }
+
+    /// Entries below `number` are on disk.
+    pub(super) fn set_flushed(&self, number: i64) {
+        self.flushed.fetch_max(number, Ordering::AcqRel);
     }
 
     /// Byte offset of the unit of entry `number`.
@@ -375,27 +428,22 @@ impl ConsumeQueue {
 
     /// Goes on after entry `next - 1`, whose record ends at `physical_end`. The files are not touched.
     pub(super) fn set_end(&self, writer: &mut Writer, next: i64, physical_end: i64) {
-        writer.pending = Vec::new();
-        writer.next = next;
+        (writer.next, writer.written) = (next, next);
         writer.empty = false;
         writer.physical_end = physical_end;
-        writer.first = None;
-        *self.tail.lock() = Tail::default();
+        *self.tail.lock() = Tail {
+            from: next,
+            bytes: Vec::new(),
+        };
         self.min.fetch_min(next, Ordering::AcqRel);
         self.flushed.fetch_min(next, Ordering::AcqRel);
         self.max.store(next, Ordering::Release);
-    }
-
-    /// What is published is on disk: so after a clean stop.
-    pub(super) fn set_flushed(&self) {
-        self.flushed.store(self.max_offset(), Ordering::Release);
     }
 
     /// Deletes the queue's files. Whoever still holds the queue can write no more.
     pub(super) fn delete(&self) -> Result<(), StoreError> {
         let mut writer = self.writer.lock();
         writer.deleted = true;
-        writer.pending = Vec::new();
         for files in [Some(&self.files), self.ext_files.as_ref()]
             .into_iter()
             .flatten()
@@ -409,41 +457,28 @@ impl ConsumeQueue {
 impl Writer {
     fn new() -> Self {
         Self {
-            pending: Vec::new(),
             next: 0,
+            written: 0,
             physical_end: 0,
             empty: true,
-            first: None,
             ext: ExtWriter::default(),
             on_disk: OnDisk::default(),
+            busy: false,
             deleted: false,
         }
-    }
-
-    fn add(&mut self, entry: &QueueEntry) {
-        self.pending.extend_from_slice(&entry.encode());
-        self.next += 1;
     }
 }
 
 impl Tail {
-    /// Adds entries that begin at `from`, dropping the oldest.
-    fn extend(&mut self, from: i64, bytes: &[u8]) {
-        const KEPT: usize = TAIL_ENTRIES * ENTRY_LEN;
-        let end = self.from + (self.bytes.len() / ENTRY_LEN) as i64;
-        if end != from || bytes.len() >= KEPT {
-            let skipped = bytes.len().saturating_sub(KEPT);
-            self.bytes.clear();
-            self.from = from + (skipped / ENTRY_LEN) as i64;
-            self.bytes.extend_from_slice(&bytes[skipped..]);
-            return;
-        }
-        if self.bytes.len() + bytes.len() > 2 * KEPT {
-            let dropped = self.bytes.len() - KEPT;
+    /// Drops the oldest entries until `kept` are left, if that is worth it.
+    fn shorten(&mut self, kept: usize) {
+        let kept = kept * ENTRY_LEN;
+        if self.bytes.len() >= 2 * kept {
+            let dropped = self.bytes.len() - kept;
             self.bytes.drain(..dropped);
+            self.bytes.shrink_to(4 * kept);
             self.from += (dropped / ENTRY_LEN) as i64;
         }
-        self.bytes.extend_from_slice(bytes);
     }
 
     /// Copies `[from, to)` if all of it is here.

@@ -24,6 +24,10 @@ use crate::recovery::RecordPlace;
 /// Queue files that are open at a time, whatever the number of queues.
 const OPEN_FILES: usize = 1024;
 
+/// Files synced each for itself; if there are more, the whole file system is synced at once, which costs one journal
+/// commit instead of one a file.
+const SYNCED_ONE_BY_ONE: usize = 16;
+
 /// The queues of one topic.
 type Queues = BTreeMap<i32, Arc<ConsumeQueue>>;
 
@@ -209,10 +213,30 @@ impl ConsumeQueues {
     /// Brings to disk the queues that have at least `least_pages` unflushed pages; 0: all that have anything.
     pub(crate) fn flush(&self, least_pages: u64) -> Result<(), StoreError> {
         let least_entries = (least_pages * 4096 / 20) as i64;
-        self.all()
+        let mut unflushed = self.all();
+        unflushed.retain(|q| q.has_unflushed(least_entries));
+        if unflushed.len() <= SYNCED_ONE_BY_ONE {
+            return unflushed.iter().try_for_each(|q| q.flush());
+        }
+        let ends: Vec<_> = unflushed
             .iter()
-            .filter(|q| q.has_unflushed(least_entries))
-            .try_for_each(|q| q.flush())
+            .map(|q| q.write_for_flush())
+            .collect::<Result<_, _>>()?;
+        let folder = &self.settings.folder;
+        self.shared
+            .disk
+            .sync_all(folder)
+            .map_err(|e| StoreError::io(folder, "flush all files of", e))?;
+        unflushed
+            .iter()
+            .zip(ends)
+            .for_each(|(queue, end)| queue.set_flushed(end));
+        Ok(())
+    }
+
+    /// Gives back the memory of queues that had nothing to do since the last call.
+    pub(crate) fn rest(&self) {
+        self.all().iter().for_each(|q| q.rest());
     }
 
     /// Deletes one queue.

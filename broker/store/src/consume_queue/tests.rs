@@ -163,7 +163,7 @@ fn rebuild_and_compare(name: &str) {
         let bit_map = unit.map(|u| u.bit_map).unwrap_or_default();
         assert!(matches!(
             target.push(&record, &bit_map).unwrap(),
-            Pushed::Added { .. }
+            Pushed::Added
         ));
         assert_eq!(
             target.push(&record, &bit_map).unwrap(),
@@ -244,7 +244,7 @@ fn fill(queues: &ConsumeQueues, numbers: Range<i64>) {
     for n in numbers {
         assert!(matches!(
             queue.push(&record("t", 0, n, n * 100, 100), &[]).unwrap(),
-            Pushed::Added { .. }
+            Pushed::Added
         ));
     }
     queue.write_out().unwrap();

@@ -61,7 +61,7 @@ impl ConsumeQueue {
             dirty: !clean || end * ENTRY < *last,
         };
         if clean {
-            self.set_flushed();
+            self.set_flushed(end);
         }
         Ok(())
     }
@@ -194,6 +194,7 @@ impl ConsumeQueue {
 
     /// Goes back so that records from `physical` on can be entered again. Nothing on disk changes.
     pub(super) fn rewind(&self, physical: i64) -> Result<(), StoreError> {
+        self.write_out()?;
         let mut writer = self.writer.lock();
         let max = self.max_offset();
         let number = self.first_at_or_after(physical, max)?;
@@ -252,6 +253,7 @@ impl ConsumeQueue {
         range: &Range<PhysicalOffset>,
         out: &mut Vec<RecordPlace>,
     ) -> Result<(), StoreError> {
+        self.write_out()?;
         let end = self.writer.lock().on_disk.end.max(self.max_offset());
         let from = self.first_at_or_after(range.start.get(), end)?;
         self.walk(from, end, |entry| {
@@ -276,6 +278,7 @@ impl ConsumeQueue {
         {
             return Ok(());
         }
+        self.write_out()?;
         let number = self.first_at_or_after(log_min, max)?;
         let number = self
             .next_message(number, max)?

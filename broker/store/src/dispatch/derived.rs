@@ -14,20 +14,12 @@ use crate::index::Index;
 use crate::offset::{PhysicalOffset, QueueOffset};
 use crate::recovery::{Derived, RecordPlace};
 
-/// Queues written together when so many have entries waiting.
-const MAX_WAITING: usize = 4096;
-
-/// Entries of one queue are written by the queue itself when there are many; this bounds the rest.
-const MAX_RECORDS: usize = 65_536;
-
 /// What recovery works on.
 #[derive(Debug)]
 pub struct DerivedData<'a> {
     queues: &'a ConsumeQueues,
     index: &'a Index,
     last: Option<Arc<ConsumeQueue>>,
-    waiting: Vec<Arc<ConsumeQueue>>,
-    records: usize,
 }
 
 impl<'a> DerivedData<'a> {
@@ -37,16 +29,7 @@ impl<'a> DerivedData<'a> {
             queues,
             index,
             last: None,
-            waiting: Vec::new(),
-            records: 0,
         }
-    }
-
-    fn write_out(&mut self) -> Result<(), StoreError> {
-        self.records = 0;
-        self.waiting
-            .drain(..)
-            .try_for_each(|queue| queue.write_out())
     }
 }
 
@@ -73,7 +56,6 @@ impl Derived for DerivedData<'_> {
     }
 
     fn rewind(&mut self, from: PhysicalOffset) -> Result<(), StoreError> {
-        self.write_out()?;
         self.queues.rewind(from.get())
     }
 
@@ -85,16 +67,10 @@ impl Derived for DerivedData<'_> {
         if !record.is_consumable() {
             return Ok(());
         }
-        enter(self.queues, &mut self.last, &mut self.waiting, record, &[])?;
-        self.records += 1;
-        if self.waiting.len() >= MAX_WAITING || self.records >= MAX_RECORDS {
-            self.write_out()?;
-        }
-        Ok(())
+        enter(self.queues, &mut self.last, record, &[])
     }
 
     fn truncate(&mut self, end: PhysicalOffset) -> Result<(), StoreError> {
-        self.write_out()?;
         self.queues.truncate(end.get())?;
         self.index.truncate(end.get())
     }

@@ -1,7 +1,6 @@
 //! The thread that fills consume queues (store spec 4.3).
 //!
-//! It sleeps until the log grew, takes a batch of records, adds their entries to their queues in memory, writes each
-//! queue that got any with one call, and then tells the listener, message by message, if anyone waits.
+//! It sleeps until the log grew, takes a batch of records, adds their entries to their queues, and then tells the listener, message by message, if anyone waits.
 //!
 //! Not here: what a queue does with an entry (`consume_queue`).
 
@@ -249,8 +248,6 @@ impl Dispatcher {
 struct Pass<'a> {
     shared: &'a Dispatcher,
     follower: Follower,
-    /// Queues with entries that are not written yet.
-    waiting: Vec<Arc<ConsumeQueue>>,
     /// The queue of the last record: the next one often has the same.
     last: Option<Arc<ConsumeQueue>>,
     bits: Vec<u8>,
@@ -263,7 +260,6 @@ impl<'a> Pass<'a> {
         Self {
             shared,
             follower: Follower::new(log, damage, Arc::clone(&shared.delay_levels), at),
-            waiting: Vec::new(),
             last: None,
             bits: Vec::new(),
         }
@@ -276,7 +272,6 @@ impl<'a> Pass<'a> {
         let Self {
             shared,
             follower,
-            waiting,
             last,
             bits,
         } = self;
@@ -290,13 +285,8 @@ impl<'a> Pass<'a> {
             if let Some(filter_bits) = &filter_bits {
                 filter_bits.bits_of(record, bits);
             }
-            enter(&shared.queues, last, waiting, record, bits)
-        });
-        for queue in waiting.iter() {
-            queue.write_out()?;
-        }
-        waiting.clear();
-        let batch = batch?;
+            enter(&shared.queues, last, record, bits)
+        })?;
         let to = match &batch {
             Batch::Until(to) => *to,
             Batch::Stuck { at, .. } => *at,
@@ -336,11 +326,10 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Adds a record's entry to its queue, and the queue to those to be written.
+/// Adds a record's entry to its queue. `last` is the queue of the record before.
 pub(super) fn enter(
     queues: &ConsumeQueues,
     last: &mut Option<Arc<ConsumeQueue>>,
-    waiting: &mut Vec<Arc<ConsumeQueue>>,
     record: &DispatchRecord<'_>,
     bits: &[u8],
 ) -> Result<(), StoreError> {
@@ -351,12 +340,8 @@ pub(super) fn enter(
             Some(queue) => queue,
             None => last.insert(queues.get_or_create(record.topic, record.queue_id)),
         };
-        let pushed = queue
-            .push(record, bits)
-            .inspect_err(|_| waiting.push(Arc::clone(queue)))?;
-        match pushed {
-            Pushed::Added { first: true } => waiting.push(Arc::clone(queue)),
-            Pushed::Added { first: false } | Pushed::Present => {}
+        match queue.push(record, bits)? {
+            Pushed::Added | Pushed::Present => {}
             Pushed::Refused => tracing::error!(
                 topic = record.topic,
                 queue = record.queue_id,

@@ -87,6 +87,7 @@ impl Keeper {
             self.dispatcher.store_timestamp(),
         );
         self.queues.flush(0)?;
+        self.queues.rest();
         self.queues.write_catalogue()?;
         if timestamp > 0 {
             self.checkpoint.set_dispatched(position, timestamp);

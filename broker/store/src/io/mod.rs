@@ -94,6 +94,12 @@ pub trait Disk: Debug + Send + Sync {
     /// The system's.
     fn sync_folder(&self, folder: &Path) -> io::Result<()>;
 
+    /// Makes everything durable that was written to the file system of `folder`, names included.
+    ///
+    /// # Errors
+    /// The system's.
+    fn sync_all(&self, folder: &Path) -> io::Result<()>;
+
     /// Space of the file system of `path`.
     ///
     /// # Errors

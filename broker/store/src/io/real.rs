@@ -81,6 +81,10 @@ impl Disk for RealDisk {
         File::open(folder)?.sync_all()
     }
 
+    fn sync_all(&self, folder: &Path) -> io::Result<()> {
+        Ok(rustix::fs::syncfs(File::open(folder)?)?)
+    }
+
     fn space(&self, path: &Path) -> io::Result<Space> {
         let stat = rustix::fs::statvfs(path)?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);

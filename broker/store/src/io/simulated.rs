@@ -358,6 +358,13 @@ impl Disk for SimulatedDisk {
         Ok(())
     }
 
+    fn sync_all(&self, folder: &Path) -> io::Result<()> {
+        for path in self.paths() {
+            self.open(&path)?.sync_data()?;
+        }
+        self.sync_folder(folder)
+    }
+
     fn space(&self, _path: &Path) -> io::Result<Space> {
         let rules = self.faults.rules.lock();
         let total = rules.capacity.unwrap_or(1 << 40);
