@@ -7,6 +7,10 @@ use minimq_protocol::properties::name;
 use crate::delay_level::DelayLevels;
 use crate::offset::{PhysicalOffset, QueueOffset};
 
+const TAGS: &[u8] = name::TAGS.as_bytes();
+const KEYS: &[u8] = name::KEYS.as_bytes();
+const UNIQ_KEY: &[u8] = name::UNIQ_KEY.as_bytes();
+
 /// One record of the commit log as consume queues, index and held pulls need it. Borrowed from the log's bytes: nothing
 /// here outlives the dispatch of the record.
 #[derive(Clone, Copy, Debug)]
@@ -46,12 +50,24 @@ impl<'a> DispatchRecord<'a> {
     #[must_use]
     pub fn of(record: &'a RecordRef<'_>, delay_levels: &DelayLevels) -> Self {
         let properties = record.properties();
+        let (mut tags, mut keys, mut uniq_key) = (None, None, None);
+        // One walk for all; of a doubled name the last value counts.
+        for (name, value) in properties.iter_bytes() {
+            match name {
+                TAGS => tags = Some(value),
+                KEYS => keys = Some(value),
+                UNIQ_KEY => uniq_key = Some(value),
+                _ => {}
+            }
+        }
+        let text =
+            |value: Option<&'a [u8]>| value.and_then(|value| std::str::from_utf8(value).ok());
         let (topic, store_timestamp) = (record.topic(), record.store_timestamp());
         let due = delay_levels.due_time(topic, properties, store_timestamp);
         Self {
-            tags_code: due.unwrap_or_else(|| tags_code(properties.get(name::TAGS))),
-            keys: properties.get(name::KEYS).unwrap_or_default(),
-            uniq_key: properties.get(name::UNIQ_KEY),
+            tags_code: due.unwrap_or_else(|| tags_code(text(tags))),
+            keys: text(keys).unwrap_or_default(),
+            uniq_key: text(uniq_key),
             properties: properties.as_bytes(),
             damaged: false,
             ..Self::damaged(record)

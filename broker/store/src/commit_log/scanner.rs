@@ -54,6 +54,8 @@ pub struct LogScanner {
     source: Source,
     at: i64,
     verify: VerifyBody,
+    /// Records are looked at a second time: only their lengths are read.
+    again: bool,
     window: Window,
 }
 
@@ -116,6 +118,7 @@ impl LogScanner {
             source: Source::Log(log),
             at,
             verify: VerifyBody::Skip,
+            again: false,
             window: Window::default(),
         }
     }
@@ -126,6 +129,7 @@ impl LogScanner {
             source: Source::Files(files),
             at,
             verify,
+            again: false,
             window: Window::default(),
         }
     }
@@ -139,6 +143,11 @@ impl LogScanner {
     /// Goes on at `at`.
     pub fn seek(&mut self, at: i64) {
         self.at = at;
+    }
+
+    /// From now on, whether what lies ahead was walked before, so that whole records need no second judgement.
+    pub(crate) fn set_again(&mut self, again: bool) {
+        self.again = again;
     }
 
     /// Looks at what stands at the position, up to `limit`.
@@ -161,6 +170,11 @@ impl LogScanner {
         }
         let (at, file_end) = (self.at, self.window.file_end);
         let bytes = self.window.from(at, limit.min(file_end));
+        if self.again
+            && let Ok(record) = RecordRef::parse_slice(bytes)
+        {
+            return Ok(place(record, at, &mut self.at));
+        }
         match check(bytes, self.verify) {
             Verdict::Blank { size } if i64::from(size) == file_end - at => {
                 self.at = file_end;

@@ -306,6 +306,7 @@ impl<'a> Pass<'a> {
         if !listener.is_waiting() {
             return;
         }
+        self.follower.set_again(true);
         let told = self.follower.batch(from, to, |record| {
             if record.is_consumable() && !record.damaged {
                 listener.dispatched(&Dispatched {
@@ -319,6 +320,7 @@ impl<'a> Pass<'a> {
             }
             Ok(())
         });
+        self.follower.set_again(false);
         if let Err(error) = told {
             tracing::warn!(%error, "held pulls were not told of new messages; they find them when their time is over");
         }

@@ -51,6 +51,11 @@ impl Follower {
         }
     }
 
+    /// From now on, whether the records ahead were followed before, by whomever.
+    pub(super) fn set_again(&mut self, again: bool) {
+        self.scanner.set_again(again);
+    }
+
     /// Gives `take` the records of one batch from `from` on that end at or below `limit`. An error of `take` ends it.
     pub(super) fn batch(
         &mut self,

@@ -89,6 +89,7 @@ impl Indexer {
             Arc::clone(&self.delay_levels),
             self.position().get(),
         );
+        follower.set_again(true);
         let mut failing = false;
         loop {
             self.dispatcher.progress().wait(LONG, || {
