@@ -261,6 +261,9 @@ impl Flusher {
             self.log
                 .flush_wanted()
                 .wait(self.interval, || self.is_wanted());
+            if self.stop.load(Ordering::Acquire) {
+                return;
+            }
             if self.is_wanted() || self.is_due(last_flush.elapsed()) {
                 last_flush = Instant::now();
                 let _ = self.flush();

@@ -313,6 +313,15 @@ impl Store {
         Ok(deleted)
     }
 
+    /// Brings queues and index to disk as far as they are, and notes it in the checkpoint; a thread does so from time to
+    /// time.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub fn flush_queues(&self) -> Result<(), StoreError> {
+        self.keeper.flush_all()
+    }
+
     /// Takes no more messages, makes all durable and leaves a store that the next start need not repair.
     ///
     /// # Errors
