@@ -317,6 +317,12 @@ impl LogStore {
         self.appender.set_max_message_size(bytes);
     }
 
+    /// Whether messages are to be acknowledged only once they are on disk (`flushDiskType=SYNC_FLUSH`).
+    #[must_use]
+    pub fn is_sync_flush(&self) -> bool {
+        self.log.is_sync_flush()
+    }
+
     /// How long the append lock has been held by who has it now, ms (store spec 3.5).
     #[must_use]
     pub fn append_lock_held_ms(&self) -> i64 {
@@ -409,21 +415,16 @@ fn cut(
             .map_err(|error| StoreError::io(&file.path, "remove", error))?;
         report.deleted.push(file.path.clone());
     }
-    let mut current = None;
-    if let Some(file) = kept.last().filter(|file| end < file.end()) {
-        let failed = |operation| move |error| StoreError::io(&file.path, operation, error);
+    let last = kept.last().filter(|file| end < file.end());
+    if let Some(file) = last {
         let from = file.within(end);
         // Stale bytes behind the end could pass for records later, and a hole could not be filled on a full disk.
         file.file
             .zero(from, file.size as u64 - from)
-            .map_err(failed("zero"))?;
+            .map_err(|error| StoreError::io(&file.path, "zero", error))?;
         file.file
             .allocate(0, file.size as u64)
-            .map_err(failed("allocate"))?;
-        let region = file
-            .map(usize::try_from(from).unwrap_or(0))
-            .map_err(failed("map"))?;
-        current = region.writer().map(|writer| (Arc::clone(file), writer));
+            .map_err(|error| StoreError::io(&file.path, "allocate", error))?;
     }
     for file in kept
         .iter()
@@ -432,6 +433,14 @@ fn cut(
         file.file
             .sync_data()
             .map_err(|error| StoreError::io(&file.path, "sync", error))?;
+    }
+    let mut current = None;
+    if let Some(file) = last {
+        let from = usize::try_from(file.within(end)).unwrap_or(0);
+        let region = file
+            .map(from)
+            .map_err(|error| StoreError::io(&file.path, "map", error))?;
+        current = region.writer().map(|writer| (Arc::clone(file), writer));
     }
     for file in &behind {
         let folder = file.path.parent().unwrap_or(Path::new("."));

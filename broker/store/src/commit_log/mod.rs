@@ -136,6 +136,10 @@ impl CommitLog {
         )
     }
 
+    pub(crate) fn is_sync_flush(&self) -> bool {
+        self.sync_flush
+    }
+
     /// Holds dispatch back at `cap` (`SYNC_MASTER`: what a slave in sync has acknowledged); `None` lets it go.
     pub fn set_dispatch_cap(&self, cap: Option<PhysicalOffset>) {
         self.dispatch_cap
