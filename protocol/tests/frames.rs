@@ -348,9 +348,7 @@ fn what_cannot_be_sent_becomes_a_small_header_that_says_so() {
             SerializeType::Rocketmq,
         ),
         (
-            Command::request(11)
-                .with_remark(&huge)
-                .with_ext("topic", &huge),
+            Command::request(11).with_remark(&huge),
             SerializeType::Rocketmq,
         ),
     ] {

@@ -225,20 +225,13 @@ impl<'o> BinarySink<'o> {
         out.put_i32(head.opaque);
         out.put_i32(head.flag);
         let remark = head.remark.unwrap_or_default();
-        let remark = if remark.len() > MAX_HEADER_LEN {
-            ""
-        } else {
-            remark
-        };
+        let fits = remark.len() <= MAX_HEADER_LEN;
+        let remark = if fits { remark } else { "" };
         out.put_u32(remark.len() as u32);
         out.put_slice(remark.as_bytes());
         let block = out.len();
         out.put_u32(0);
-        Self {
-            out,
-            block,
-            fits: true,
-        }
+        Self { out, block, fits }
     }
 
     /// Sets the block's length; false when a field could not be carried.
