@@ -59,7 +59,7 @@ pub struct Connection {
 /// What a connection's task and the holders of its handle share.
 pub(crate) struct Shared {
     origin: Origin,
-    /// Frames queued by others than the connection's task.
+    /// Frames queued by others than the connection's task. Locked before `close_reason`, never with `calls`.
     outbox: Mutex<FrameBuffer>,
     /// Bytes the task itself still has to write.
     pub(crate) unwritten: AtomicUsize,

@@ -172,3 +172,109 @@ impl Drop for Reader {
         self.budgets.begun.give(self.reserved);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::budget::Budget;
+
+    /// Small, reproducible pseudo-random numbers.
+    struct Random(u64);
+
+    impl Random {
+        fn below(&mut self, limit: usize) -> usize {
+            self.0 = self
+                .0
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (self.0 >> 33) as usize % limit
+        }
+    }
+
+    fn frame(number: u32, len: usize) -> Vec<u8> {
+        let mut frame = ((len - 4) as u32).to_be_bytes().to_vec();
+        frame.extend_from_slice(&[0, 0, 0, 0]);
+        frame.extend(number.to_be_bytes().iter().cycle().take(len - 8));
+        frame
+    }
+
+    #[test]
+    fn frames_of_all_sizes_come_out_as_they_went_in_however_they_are_cut() {
+        let budgets = Arc::new(Budgets {
+            begun: Budget::new(64 << 20),
+            queued: Budget::new(0),
+        });
+        let mut random = Random(7);
+        for round in 0..20 {
+            let mut reader = Reader::new(16 << 20, budgets.clone());
+            let sizes = [40, 3_000, 70_000, 300_000, 2_000_000];
+            let largest = sizes[round % sizes.len()];
+            let frames: Vec<_> = (0..40)
+                .map(|number| frame(number, 8 + random.below(largest)))
+                .collect();
+            let stream = frames.concat();
+            let (mut at, mut found, mut kept) = (0, 0, Vec::new());
+            while at < stream.len() {
+                let room = reader.room().expect("room");
+                let spare = room.capacity() - room.len();
+                assert!(spare > 0);
+                let read = (1 + random.below(2 * largest))
+                    .min(spare)
+                    .min(stream.len() - at);
+                room.extend_from_slice(&stream[at..at + read]);
+                at += read;
+                reader.filled(read, spare);
+                while let Some(frame) = reader.next_frame().expect("a frame") {
+                    assert!(frame == frames[found], "frame {found} of round {round}");
+                    found += 1;
+                    // Some are held for long, some for a while.
+                    if random.below(4) == 0 {
+                        kept.push(frame);
+                    }
+                }
+                if random.below(3) == 0 {
+                    reader.rest().expect("room to rest");
+                }
+                if random.below(5) == 0 {
+                    kept.clear();
+                }
+            }
+            assert_eq!((found, reader.has_rest()), (frames.len(), false));
+            assert_eq!(budgets.begun.used(), 0);
+        }
+    }
+
+    #[test]
+    fn a_begun_frame_is_accounted_for_and_given_back_when_its_connection_goes() {
+        let budgets = Arc::new(Budgets {
+            begun: Budget::new(3 << 20),
+            queued: Budget::new(0),
+        });
+        let begin = |len: usize| {
+            let mut reader = Reader::new(16 << 20, budgets.clone());
+            let bytes = frame(1, len);
+            let mut left = &bytes[..len - 1];
+            while !left.is_empty() {
+                let room = reader.room()?;
+                let part = left.len().min(room.capacity() - room.len());
+                room.extend_from_slice(&left[..part]);
+                left = &left[part..];
+                assert_eq!(reader.next_frame(), Ok(None));
+                reader.rest()?;
+            }
+            Ok(reader)
+        };
+        let small = begin(10_000).expect("free");
+        assert_eq!(budgets.begun.used(), 0);
+        let middle = begin(200_000).expect("room");
+        assert!(
+            (200_000..600_000).contains(&budgets.begun.used()),
+            "{}",
+            budgets.begun.used()
+        );
+        let large = begin(2 << 20).expect("room");
+        assert_eq!(begin(2 << 20).err(), Some(NoRoom { frame_len: 2 << 20 }));
+        drop((small, middle, large));
+        assert_eq!(budgets.begun.used(), 0);
+    }
+}

@@ -27,8 +27,8 @@ use crate::reader::{NoRoom, Reader};
 use crate::service::Service;
 use crate::stream::Stream;
 
-/// So many reads in a row without waiting, then the other tasks of the thread have their turn.
-const READS_IN_A_ROW: u32 = 16;
+/// So many bytes read without waiting in between, then the other tasks of the thread have their turn.
+const BYTES_IN_A_ROW: usize = 512 << 10;
 /// A connection that ends takes so many bytes more from its socket, unread.
 const MAX_UNREAD: usize = 1 << 20;
 
@@ -50,8 +50,8 @@ struct Io {
     accounted: usize,
     /// The stream may hold written bytes back until it is flushed.
     unflushed: bool,
-    /// Reads since the last one that had to be waited for.
-    reads_in_a_row: u32,
+    /// Bytes read since the last time there was nothing to do.
+    bytes_in_a_row: usize,
     /// The other callers have had their turn since the outbox was last taken.
     gathered: bool,
 }
@@ -76,7 +76,7 @@ impl<S: Service> Task<S> {
             timer: None,
             accounted: 0,
             unflushed: false,
-            reads_in_a_row: 0,
+            bytes_in_a_row: 0,
             gathered: false,
         };
         Self {
@@ -122,8 +122,8 @@ impl<S: Service> Task<S> {
                     Handed::Bad(reason) => return reason,
                 }
             }
-            if self.io.reads_in_a_row >= READS_IN_A_ROW {
-                self.io.reads_in_a_row = 0;
+            if self.io.bytes_in_a_row >= BYTES_IN_A_ROW {
+                self.io.bytes_in_a_row = 0;
                 tokio::task::yield_now().await;
             }
         }
@@ -240,7 +240,7 @@ impl Io {
             }
             // Notified by this very task (a service that sent on its own connection): look again.
             if !shared.notified.load(Ordering::Acquire) {
-                self.reads_in_a_row = 0;
+                self.bytes_in_a_row = 0;
                 return Poll::Pending;
             }
         }
@@ -328,7 +328,7 @@ impl Io {
             Ok(0) => Poll::Ready(Err(CloseReason::Peer)),
             Ok(read) => {
                 self.reader.filled(read, room);
-                self.reads_in_a_row += 1;
+                self.bytes_in_a_row += read;
                 connection
                     .shared
                     .received

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::BytesMut;
 use common::*;
-use minimq_protocol::Command;
+use minimq_protocol::{Command, SerializeType};
 use minimq_remoting::Limits;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
@@ -78,6 +78,7 @@ async fn hostile_peers_cost_little_and_the_others_are_served() {
     honest.is_served().await;
 
     garbage(addr, &mut honest).await;
+    damaged(addr, &mut honest).await;
     until("all garbage is gone", || server.connection_count() == 1).await;
     oversize(addr, &mut honest).await;
     never_reading(addr, &mut honest, &probe).await;
@@ -133,6 +134,38 @@ async fn garbage(addr: SocketAddr, honest: &mut Honest) {
         after < before + 4096,
         "garbage: {before} KiB before, {after} KiB after"
     );
+}
+
+/// Good frames with a few bytes changed: answered or closed, whatever comes out.
+async fn damaged(addr: SocketAddr, honest: &mut Honest) {
+    let mut random = 1_u64;
+    let mut below = |limit: usize| {
+        random = random
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1);
+        (random >> 33) as usize % limit
+    };
+    for round in 0..500 {
+        let serialize = if round % 2 == 0 {
+            SerializeType::Json
+        } else {
+            SerializeType::Rocketmq
+        };
+        let request = request(ECHO, round, b"a body")
+            .with_serialize(serialize)
+            .with_ext("topic", "T1")
+            .with_ext("queueId", "3");
+        let mut bytes = request.to_frame().repeat(3);
+        for _ in 0..1 + below(4) {
+            let at = below(bytes.len());
+            bytes[at] = below(256) as u8;
+        }
+        let mut raw = Raw::connect(addr).await;
+        let _ = raw.stream.write_all(&bytes).await;
+        let _ = raw.stream.shutdown().await;
+        raw.rest().await;
+        honest.is_served().await;
+    }
 }
 
 /// wire-01 b: announced lengths cost nothing, allowed or not.
