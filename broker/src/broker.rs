@@ -19,8 +19,13 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::client_registry::{ClientRegistry, Notices};
 use crate::config::BrokerConfig;
+use crate::delay::DelayQueue;
 use crate::filter_server_registry::FilterServerRegistry;
+use crate::offset::OffsetTable;
+use crate::pull::{ArrivalListener, HeldPulls};
+use crate::queue_lock::QueueLocks;
 use crate::registration::Registration;
 use crate::request::Refusal;
 use crate::server::BrokerService;
@@ -88,6 +93,18 @@ pub struct Broker {
     pub topics: TopicTable,
     /// Consumer groups.
     pub groups: GroupTable,
+    /// How far groups have consumed.
+    pub offsets: OffsetTable,
+    /// Who is connected.
+    pub clients: ClientRegistry,
+    /// Groups to be told of changes.
+    pub notices: Notices,
+    /// Pulls that wait.
+    pub held: HeldPulls,
+    /// Locks on queues.
+    pub locks: QueueLocks,
+    /// Positions of delayed messages.
+    pub delay: DelayQueue,
     /// Delay levels.
     pub delay_levels: DelayLevels,
     /// Filter servers beside this broker.
@@ -142,6 +159,12 @@ impl Broker {
             store: Arc::new(store),
             topics,
             groups,
+            offsets: OffsetTable::load(&root)?,
+            clients: ClientRegistry::default(),
+            notices: Notices::default(),
+            held: HeldPulls::default(),
+            locks: QueueLocks::default(),
+            delay: DelayQueue::load(&root)?,
             delay_levels,
             filter_servers: FilterServerRegistry::default(),
             registration: Registration::default(),
@@ -161,6 +184,34 @@ impl Broker {
     fn start_tasks(self: &Arc<Self>) {
         self.tasks.spawn(self.clone().keep_registered());
         self.tasks.spawn(self.clone().expire_filter_servers());
+        self.tasks.spawn(self.clone().send_notices());
+        self.tasks.spawn(self.clone().expire_clients());
+        self.tasks.spawn(self.clone().answer_due_pulls());
+        self.tasks.spawn(self.clone().save_periodically());
+        let runtime = tokio::runtime::Handle::current();
+        self.store
+            .on_dispatch(Some(Arc::new(ArrivalListener::new(self, runtime))));
+        if !self.config.get().is_slave() {
+            let broker = self.clone();
+            self.tasks.spawn_blocking(move || broker.deliver_delayed());
+        }
+    }
+
+    /// Saves what changes all the time; ends when the broker stops.
+    async fn save_periodically(self: Arc<Self>) {
+        loop {
+            let period = self
+                .config
+                .get()
+                .broker
+                .flush_consumer_offset_interval
+                .max(100) as u64;
+            tokio::select! {
+                () = self.stopping.cancelled() => return,
+                () = tokio::time::sleep(Duration::from_millis(period)) => {}
+            }
+            self.in_background(|broker| broker.offsets.save());
+        }
     }
 
     /// A number from 0 to `limit` − 1, for spreading load; 0 when `limit` is not positive.
@@ -212,6 +263,7 @@ impl Running {
     pub async fn stop(self) -> Result<(), StoreError> {
         let broker = self.broker;
         broker.stopping.cancel();
+        broker.stop_delivery();
         broker.unregister().await;
         self.server.shutdown(DRAIN).await;
         broker.tasks.close();
@@ -219,6 +271,8 @@ impl Running {
         let closed = tokio::task::spawn_blocking(move || {
             broker.topics.save();
             broker.groups.save();
+            broker.offsets.save();
+            broker.store.on_dispatch(None);
             broker.store.close()
         });
         closed.await.unwrap_or(Ok(()))

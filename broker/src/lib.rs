@@ -6,10 +6,15 @@
 #![forbid(unsafe_code)]
 
 pub mod broker;
+pub mod client_registry;
 mod command_line;
 pub mod config;
+pub mod delay;
 pub mod filter;
 pub mod filter_server_registry;
+pub mod offset;
+pub mod pull;
+pub mod queue_lock;
 pub mod registration;
 pub mod request;
 mod saved;

@@ -10,7 +10,10 @@ use minimq_remoting::{Answers, CloseReason, Connection, ServerTls, Service};
 use crate::broker::Broker;
 use crate::config::BrokerConfig;
 use crate::request::RequestContext;
-use crate::{filter_server_registry, send, subscription_group, topic};
+use crate::{
+    client_registry, filter_server_registry, offset, pull, queue_lock, send, subscription_group,
+    topic,
+};
 
 /// Which listener a connection came by.
 const VIP_LISTENER: usize = 1;
@@ -63,6 +66,10 @@ impl Service for BrokerService {
 
     fn closed(&self, _session: Session, connection: &Connection, _reason: &CloseReason) {
         self.broker.filter_server_connection_closed(connection);
+        self.broker.held_connection_closed(connection);
+        for group in self.broker.clients.connection_closed(connection) {
+            self.broker.notices.add(&group);
+        }
     }
 }
 
@@ -72,6 +79,32 @@ fn dispatch(cx: &mut RequestContext<'_, '_>, command: Command) {
         request::SEND_MESSAGE | request::SEND_MESSAGE_V2 | request::SEND_BATCH_MESSAGE => {
             cx.session.sends.push(command);
         }
+        request::PULL_MESSAGE | request::LITE_PULL_MESSAGE if !cx.session.vip => {
+            pull::pull(cx, command)
+        }
+        request::QUERY_CONSUMER_OFFSET => offset::query(cx, command),
+        request::UPDATE_CONSUMER_OFFSET => offset::update(cx, &command),
+        request::GET_MAX_OFFSET => offset::max(cx, &command),
+        request::GET_MIN_OFFSET => offset::min(cx, &command),
+        request::SEARCH_OFFSET_BY_TIMESTAMP => cx.slow(command, offset::search),
+        request::GET_EARLIEST_MSG_STORETIME => cx.slow(command, offset::earliest_store_time),
+        request::INVOKE_BROKER_TO_RESET_OFFSET => cx.slow(command, offset::reset),
+        request::INVOKE_BROKER_TO_GET_CONSUMER_STATUS => cx.slow(command, offset::consumer_status),
+        request::CLONE_GROUP_OFFSET => cx.slow(command, offset::clone_group),
+        request::HEART_BEAT => client_registry::heartbeat(cx, &command),
+        request::UNREGISTER_CLIENT => client_registry::unregister(cx, &command),
+        request::CHECK_CLIENT_CONFIG => cx.slow(command, client_registry::check_client),
+        request::GET_CONSUMER_LIST_BY_GROUP => cx.slow(command, client_registry::consumer_ids),
+        request::GET_CONSUMER_CONNECTION_LIST => {
+            cx.slow(command, client_registry::consumer_connections)
+        }
+        request::GET_PRODUCER_CONNECTION_LIST => {
+            cx.slow(command, client_registry::producer_connections)
+        }
+        request::GET_ALL_PRODUCER_INFO => cx.slow(command, client_registry::all_producers),
+        request::QUERY_TOPIC_CONSUME_BY_WHO => cx.slow(command, client_registry::topic_consumed_by),
+        request::LOCK_BATCH_MQ => cx.slow(command, queue_lock::lock),
+        request::UNLOCK_BATCH_MQ => cx.slow(command, queue_lock::unlock),
         request::CONSUMER_SEND_MSG_BACK => cx.slow(command, send::send_back),
         request::UPDATE_AND_CREATE_TOPIC => cx.slow(command, topic::update_and_create),
         request::DELETE_TOPIC_IN_BROKER => cx.slow(command, topic::delete),
