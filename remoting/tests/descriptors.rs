@@ -23,7 +23,7 @@ async fn accepting_goes_on_when_there_are_descriptors_again() {
         Resource::Nofile,
         Rlimit {
             current: Some(next + 1),
-            ..before.clone()
+            ..before
         },
     )
     .unwrap();
