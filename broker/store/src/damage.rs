@@ -111,7 +111,10 @@ impl DamageList {
     ) -> Result<(), StoreError> {
         let mut ranges = self.ranges.write();
         let before = ranges.clone();
-        ranges.retain(|range| range.to.get() > min && range.from.get() < scanned_from.min(end));
+        ranges.retain(|range| {
+            let seen_again = found.iter().any(|new| new.from == range.from);
+            range.to.get() > min && range.from.get() < scanned_from.min(end) && !seen_again
+        });
         ranges.extend_from_slice(found);
         ranges.sort_by_key(|range| range.from);
         self.any.store(!ranges.is_empty(), Ordering::Release);

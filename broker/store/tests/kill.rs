@@ -172,10 +172,10 @@ fn folder() -> tempfile::TempDir {
 fn check(root: &Path, round: u32, all: &BTreeMap<i64, Acknowledged>) {
     let store = Store::open(&config(root, round), |_| {}).unwrap();
     let report = store.log_store().report();
+    // A record that was being copied may be cut; nothing before it is touched.
     assert!(
-        !report.clean
-            && report.damaged.is_empty()
-            && report.cut.as_ref().is_none_or(|cut| cut.records.is_empty())
+        !report.clean && report.damaged.is_empty(),
+        "round {round}: {report:?}"
     );
     assert!(
         store

@@ -48,10 +48,28 @@ pub(crate) struct Scan<'a> {
     pub(crate) delay_levels: &'a DelayLevels,
 }
 
-/// A record whose head is whole and whose content is not, until a whole one follows.
+/// Damage, until a whole record follows.
+#[derive(Clone)]
 struct Suspect {
     range: DamagedRange,
+    /// The record it is, if its lengths hold.
     bytes: Vec<u8>,
+}
+
+impl Suspect {
+    /// Damage of which nothing is known.
+    fn nameless(from: i64, to: i64, reason: String) -> Self {
+        let range = DamagedRange {
+            from: PhysicalOffset(from),
+            to: PhysicalOffset(to),
+            record: None,
+            reason,
+        };
+        Self {
+            range,
+            bytes: Vec::new(),
+        }
+    }
 }
 
 impl Scan<'_> {
@@ -118,7 +136,7 @@ impl Scan<'_> {
             known,
             queues: QueueOffsets::default(),
             suspects: Vec::new(),
-            damaged: Vec::new(),
+            damaged: self.gaps_below(start),
             records: 0,
             last_store_timestamp: 0,
             end: start,
@@ -166,16 +184,10 @@ impl Scan<'_> {
 
     /// The start of the file to begin with.
     fn start(&self, needed: i64) -> i64 {
-        let mut first = self.files.len().saturating_sub(LAST_FILES);
         // Files that were made ahead hold nothing yet: those do not count.
-        while first > 0
-            && self
-                .files
-                .get(first)
-                .is_some_and(|file| self.first_store_timestamp(file).is_none())
-        {
-            first -= 1;
-        }
+        let used = |file: &Arc<LogFile>| self.first_store_timestamp(file).is_some();
+        let last = self.files.iter().rposition(used).unwrap_or(0);
+        let first = (last + 1).saturating_sub(LAST_FILES);
         let mut start = self
             .files
             .get(first)
@@ -193,6 +205,18 @@ impl Scan<'_> {
             );
         }
         start
+    }
+
+    /// Files that are missing before the part that is scanned.
+    fn gaps_below(&self, start: i64) -> Vec<DamagedRange> {
+        let gap = |pair: &[Arc<LogFile>]| match pair {
+            [file, next] if file.end() < next.base && next.base <= start => Some(
+                Suspect::nameless(file.end(), next.base, "a file of the log is missing".into())
+                    .range,
+            ),
+            _ => None,
+        };
+        self.files.windows(2).filter_map(gap).collect()
     }
 
     /// RocketMQ's rule: the last file that begins with a record stored when log and queues were on disk for sure.
@@ -289,8 +313,8 @@ enum Next {
     Lacking,
     /// No record here, and why.
     Broken(String),
-    /// A record with a whole head that ends so many bytes further on.
-    Suspect(Suspect, i64),
+    /// A record with a whole head.
+    Suspect(Suspect),
 }
 
 impl Pass<'_, '_> {
@@ -314,25 +338,26 @@ impl Pass<'_, '_> {
             }
             match self.look()? {
                 Next::Go if self.scanner.position() == at => {
-                    if !self.search_on(at, "a file of the log is missing")? {
+                    let missing = Suspect::nameless(at, at, "a file of the log is missing".into());
+                    if !self.search_on(missing)? {
                         return Ok(Some("end of the last file".into()));
                     }
                 }
                 Next::Go => {}
                 Next::Lacking => return Ok(None),
-                Next::Suspect(suspect, next) if self.may_begin_at(next, at)? => {
+                Next::Suspect(suspect) if self.may_begin_at(suspect.range.to.get(), at)? => {
+                    self.scanner.seek(suspect.range.to.get());
                     self.suspects.push(suspect);
-                    self.scanner.seek(next);
                 }
-                Next::Suspect(
-                    Suspect {
-                        range: DamagedRange { reason, .. },
-                        ..
-                    },
-                    _,
-                )
-                | Next::Broken(reason) => {
-                    if !self.search_on(at, &reason)? {
+                Next::Suspect(suspect) => {
+                    let reason = suspect.range.reason.clone();
+                    if !self.search_on(suspect.clone())? {
+                        self.suspects.push(suspect);
+                        return Ok(Some(reason));
+                    }
+                }
+                Next::Broken(reason) => {
+                    if !self.search_on(Suspect::nameless(at, at, reason.clone()))? {
                         return Ok(Some(reason));
                     }
                 }
@@ -378,20 +403,25 @@ impl Pass<'_, '_> {
                 record,
                 reason,
             } => {
-                let head = record.as_ref().map(|record| DamagedRecord {
-                    topic: record.topic().to_owned(),
-                    queue_id: record.queue_id(),
-                    queue_offset: QueueOffset(record.queue_offset()),
-                });
-                let bytes = record
-                    .map(|record| record.raw().to_vec())
-                    .unwrap_or_default();
-                Ok(suspect(at, size, head, bytes, reason))
+                let mut suspect = Suspect::nameless(at, at + size as i64, reason);
+                if let Some(record) = record {
+                    suspect.bytes = record.raw().to_vec();
+                    suspect.range.record = Some(DamagedRecord {
+                        topic: record.topic().to_owned(),
+                        queue_id: record.queue_id(),
+                        queue_offset: QueueOffset(record.queue_offset()),
+                    });
+                }
+                Ok(Next::Suspect(suspect))
             }
             Step::Nothing {
                 reason,
                 size: Some(size),
-            } => Ok(suspect(at, size, None, Vec::new(), reason)),
+            } => Ok(Next::Suspect(Suspect::nameless(
+                at,
+                at + size as i64,
+                reason,
+            ))),
             Step::Nothing { reason, size: None } => Ok(Next::Broken(reason)),
         }
     }
@@ -422,23 +452,17 @@ impl Pass<'_, '_> {
         })
     }
 
-    /// After damage at `at`: moves the scanner to the next place where a whole record begins, if there can be one.
-    fn search_on(&mut self, at: i64, reason: &str) -> Result<bool, StoreError> {
+    /// After damage: moves the scanner to the next place where a whole record begins, if there can be one.
+    fn search_on(&mut self, mut damage: Suspect) -> Result<bool, StoreError> {
+        let at = damage.range.from.get();
         if at >= self.durable {
             return Ok(false);
         }
-        let found = self.next_whole(at)?;
-        let Some(next) = found else { return Ok(false) };
-        let range = DamagedRange {
-            from: PhysicalOffset(at),
-            to: PhysicalOffset(next),
-            record: None,
-            reason: reason.to_owned(),
+        let Some(next) = self.next_whole(at)? else {
+            return Ok(false);
         };
-        self.suspects.push(Suspect {
-            range,
-            bytes: Vec::new(),
-        });
+        damage.range.to = PhysicalOffset(next);
+        self.suspects.push(damage);
         self.scanner.seek(next);
         Ok(true)
     }
@@ -497,23 +521,6 @@ impl Pass<'_, '_> {
         }
         Ok(false)
     }
-}
-
-fn suspect(
-    at: i64,
-    size: usize,
-    record: Option<DamagedRecord>,
-    bytes: Vec<u8>,
-    reason: String,
-) -> Next {
-    let end = at + size as i64;
-    let range = DamagedRange {
-        from: PhysicalOffset(at),
-        to: PhysicalOffset(end),
-        record,
-        reason,
-    };
-    Next::Suspect(Suspect { range, bytes }, end)
 }
 
 /// A whole record followed: the damaged ones before it are in the middle of the log.
