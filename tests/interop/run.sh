@@ -37,7 +37,7 @@ build() {
 run() {
   echo "== $1: ${chosen[*]}"
   shift
-  (cd "$scratch" && "$@" "$namesrv" "${chosen[@]}" ${options[@]+"${options[@]}"} < /dev/fd/3) | tee "$scratch/lines"
+  (cd "$scratch" && timeout 900 "$@" "$namesrv" "${chosen[@]}" ${options[@]+"${options[@]}"} < /dev/fd/3) | tee "$scratch/lines"
   local last
   last=$(tail -n 1 "$scratch/lines")
   if [[ $last =~ ^([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then

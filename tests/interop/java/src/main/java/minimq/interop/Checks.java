@@ -243,6 +243,7 @@ final class Checks {
     }
 
     String brokerName() throws Exception {
+        await("a broker known to the name server", () -> !admin().examineBrokerClusterInfo().getBrokerAddrTable().isEmpty());
         return new TreeSet<>(admin().examineBrokerClusterInfo().getBrokerAddrTable().keySet()).first();
     }
 

@@ -324,9 +324,27 @@ final class Features {
             c.producer().send(message(topic, null, "no SequenceId"));
             inbox.awaitExactly(want);
 
-            // Messages that fail go round by the retry topic, past the filter, and come back to the same group.
-            Inbox again = c.push(c.name("GFilterPlain"), topic, "*");
-            await("all of them without a filter", () -> again.messages.size() == 101);
+            Inbox unfiltered = c.push(c.name("GFilterNone"), topic, "*");
+            await("all of them without a filter", () -> unfiltered.messages.size() == 101);
+        });
+
+        c.check("filter-retry", () -> {
+            String topic = c.topic("FilterRetry", 1), name = c.options.getOrDefault("class", "SequenceId");
+            await("a filter server in the route", 60, () -> !c.admin().examineTopicRouteInfo(topic).getFilterServerTable().isEmpty());
+            DefaultMQPushConsumer consumer = c.consumer(c.name("GFilterRetry"));
+            consumer.subscribe(topic, name, Files.readString(Path.of(c.options.get("filter"))));
+            List<MessageExt> seen = new CopyOnWriteArrayList<>();
+            consumer.registerMessageListener((MessageListenerConcurrently) (batch, context) -> {
+                seen.addAll(batch);
+                context.setDelayLevelWhenNextConsume(1);
+                return seen.size() < 2 ? ConsumeConcurrentlyStatus.RECONSUME_LATER : ConsumeConcurrentlyStatus.CONSUME_SUCCESS;
+            });
+            consumer.start();
+            Message m = message(topic, null, "again");
+            m.putUserProperty("SequenceId", "12");
+            c.producer().send(m);
+            await("second attempt, by the retry topic", () -> seen.size() == 2);
+            equal(1, seen.get(1).getReconsumeTimes(), "reconsume times");
         });
     }
 }
