@@ -389,6 +389,7 @@ final class Basic {
             String topic = c.topic("Pull", 1);
             long before = System.currentTimeMillis();
             for (int i = 0; i < 50; i++) c.producer().send(message(topic, i % 2 == 0 ? "even" : "odd", "p" + i));
+            c.readAll(topic, 50);
             MessageQueue queue = new MessageQueue(topic, c.brokerName(), 0);
             DefaultMQPullConsumer r = c.reader();
             equal(Set.of(queue), r.fetchSubscribeMessageQueues(topic), "queues");
