@@ -1,0 +1,18 @@
+//! Message filters as uploaded WebAssembly: what a module may contain, how it is compiled, and how it
+//! runs over messages within limits of time and memory. No network, no files, no role.
+//!
+//! Reading path: [`module`](crate::Engine::compile) (what is accepted, with the reason when it is not),
+//! [`abi`] (the functions between host and guest), [`Instance`] (one sandbox), [`Batch`] (messages through it).
+#![forbid(unsafe_code)]
+
+pub mod abi;
+mod budget;
+mod engine;
+mod host;
+mod instance;
+mod module;
+mod ticker;
+
+pub use engine::{Engine, EngineConfig, Filter, FilterHash};
+pub use instance::{Batch, Failure, FilterContext, Instance, InstanceError};
+pub use module::CompileError;
