@@ -111,7 +111,6 @@ impl Engine {
             .wasm_extended_const(false)
             .wasm_bulk_memory(true)
             .wasm_multi_value(true)
-            .wasm_reference_types(true)
             .wasm_simd(true)
             .cranelift_nan_canonicalization(true);
         let wasm = wasmtime::Engine::new(&settings).map_err(|e| failed(&e))?;
