@@ -301,10 +301,11 @@ impl Io {
     /// Tells the others how much waits here to be written. Nothing does, most of the time.
     fn account(&mut self, connection: &Connection) {
         let now = self.writing.len();
+        // Taking the outbox has set it too, so it may differ even where the account does not.
+        connection.shared.unwritten.store(now, Ordering::Relaxed);
         if now == self.accounted {
             return;
         }
-        connection.shared.unwritten.store(now, Ordering::Relaxed);
         let queued = &connection.budgets().queued;
         if now > self.accounted {
             queued.add(now - self.accounted);

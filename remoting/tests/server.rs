@@ -330,6 +330,26 @@ async fn shutting_down_lets_what_is_in_flight_finish() {
 }
 
 #[tokio::test]
+async fn shutting_down_ends_a_connection_as_soon_as_its_read_is_answered() {
+    let (probe, server) = serve(Limits::default());
+    let addr = server.local_addr();
+    let mut raw = Raw::connect(addr).await;
+    let frames = [
+        request(ECHO, 1, b"").to_frame(),
+        request(BLOCK, 2, b"").to_frame(),
+    ];
+    raw.write(&frames.concat()).await;
+    until("both have come", || probe.requests.lock().len() == 2).await;
+    let shutdown = tokio::spawn(async move { server.shutdown(Duration::from_secs(20)).await });
+    while tokio::net::TcpStream::connect(addr).await.is_ok() {
+        tokio::task::yield_now().await;
+    }
+    probe.unblock.notify_one();
+    assert_eq!(raw.next().await.unwrap().opaque, 1);
+    assert_eq!(shutdown.await.unwrap(), 0, "it was not cut off");
+}
+
+#[tokio::test]
 async fn shutting_down_waits_for_the_answers_of_the_peer_too() {
     let (probe, server) = serve(Limits::default());
     let mut raw = Raw::connect(server.local_addr()).await;
