@@ -1,0 +1,390 @@
+//! One message or batch on its way: what goes into the request, and the attempts (client spec 3.4, 3.7).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use minimq_protocol::body::MessageQueue;
+use minimq_protocol::code::{request, response};
+use minimq_protocol::header::{SendMessageRequest, SendMessageRequestV2, SendMessageResponse};
+use minimq_protocol::properties::{PropertiesBuf, name as property};
+use minimq_protocol::{Command, name, sys_flag};
+use tokio::time::Instant;
+
+use super::{SendReceipt, SendStatus, Shared};
+use crate::core::now_ms;
+use crate::error::{Error, Result};
+use crate::message::Message;
+use crate::route::Route;
+
+/// First pause between attempts that reached nobody; it doubles up to [`MAX_PAUSE`].
+const FIRST_PAUSE: Duration = Duration::from_millis(10);
+const MAX_PAUSE: Duration = Duration::from_millis(500);
+
+/// A message or batch in its wire form.
+#[derive(Debug)]
+pub(crate) struct Outgoing {
+    pub(crate) topic: String,
+    pub(crate) code: i32,
+    pub(crate) sys_flag: i32,
+    pub(crate) flag: i32,
+    pub(crate) properties: PropertiesBuf,
+    pub(crate) body: Bytes,
+    pub(crate) unique_keys: String,
+    pub(crate) batch: bool,
+    pub(crate) reconsume_times: i32,
+    pub(crate) max_reconsume_times: Option<i32>,
+}
+
+/// Which queue it goes to.
+pub(crate) enum Target<'a> {
+    Any,
+    Queue(&'a MessageQueue),
+    Selected(&'a (dyn Fn(&[MessageQueue]) -> usize + Send + Sync)),
+}
+
+impl Outgoing {
+    /// Checks and encodes a message.
+    pub(crate) fn single(producer: &Shared, mut message: Message) -> Result<Self> {
+        message.topic = producer.core.wrap(&message.topic);
+        let settings = &producer.settings;
+        message.check(settings.max_message_size)?;
+        name::check_send_allowed(&message.topic)?;
+        if !producer.core.settings.namespace.is_empty() {
+            message.reserve(
+                property::INSTANCE_ID,
+                producer.core.settings.namespace.clone(),
+            );
+        }
+        let unique_key = producer.core.unique_keys.next(now_ms());
+        let properties = message.properties(&unique_key)?;
+        let mut sys_flag = 0;
+        if message.reserved(property::TRAN_MSG) == Some("true") {
+            sys_flag |= sys_flag::message::TRANSACTION_PREPARED;
+        }
+        let mut body = message.body.clone();
+        if body.len() >= settings.compress_from {
+            match settings
+                .compression
+                .compress(&body, settings.compression_level)
+            {
+                // Only what is worth its decompression.
+                Ok(small) if small.len() < body.len() => {
+                    body = small.into();
+                    sys_flag |= sys_flag::message::COMPRESSED | settings.compression.sys_flag();
+                }
+                Ok(_) => {}
+                Err(error) => tracing::warn!(%error, "the body is sent plain"),
+            }
+        }
+        let is_reply = message.reserved(property::MSG_TYPE) == Some("reply");
+        Ok(Self {
+            code: if is_reply {
+                request::SEND_REPLY_MESSAGE_V2
+            } else {
+                request::SEND_MESSAGE_V2
+            },
+            sys_flag,
+            flag: message.flag,
+            properties,
+            body,
+            unique_keys: unique_key,
+            batch: false,
+            reconsume_times: 0,
+            max_reconsume_times: None,
+            topic: message.topic,
+        })
+    }
+
+    /// The request that stores it in that queue.
+    pub(crate) fn request(
+        &self,
+        group: &str,
+        new_topic_queues: i32,
+        queue: &MessageQueue,
+    ) -> Command {
+        let header = SendMessageRequestV2(SendMessageRequest {
+            producer_group: group,
+            topic: &self.topic,
+            default_topic: name::AUTO_CREATE_TOPIC,
+            default_topic_queue_nums: new_topic_queues,
+            queue_id: queue.queue_id,
+            sys_flag: self.sys_flag,
+            born_timestamp: now_ms(),
+            flag: self.flag,
+            properties: Some(self.properties.as_str()),
+            reconsume_times: Some(self.reconsume_times),
+            unit_mode: false,
+            max_reconsume_times: self.max_reconsume_times,
+            batch: self.batch,
+            bname: Some(&queue.broker_name),
+        });
+        Command::request_with(self.code, &header).with_body(self.body.clone())
+    }
+}
+
+/// Attempts so far.
+struct Attempts {
+    begun: Instant,
+    deadline: Instant,
+    /// Those that may have reached a broker.
+    counted: u32,
+    all: u32,
+    brokers: Vec<String>,
+    pause: Duration,
+}
+
+impl Shared {
+    /// Sends until it is stored, must not be repeated, or the time is over.
+    pub(crate) async fn send(
+        &self,
+        outgoing: &Outgoing,
+        target: Target<'_>,
+    ) -> Result<SendReceipt> {
+        let timeout = self.settings.timeout;
+        self.send_within(outgoing, target, timeout).await
+    }
+
+    pub(crate) async fn send_within(
+        &self,
+        outgoing: &Outgoing,
+        target: Target<'_>,
+        timeout: Duration,
+    ) -> Result<SendReceipt> {
+        let begun = Instant::now();
+        let permit = tokio::time::timeout(timeout, self.in_flight.acquire());
+        let _permit = permit
+            .await
+            .map_err(|_| Error::Timeout {
+                what: format!(
+                    "all {} sends in flight were not answered",
+                    self.settings.max_in_flight
+                ),
+                after: timeout,
+            })?
+            .map_err(|_| Error::Closed)?;
+        let mut attempts = Attempts {
+            begun,
+            deadline: begun + timeout,
+            counted: 0,
+            all: 0,
+            brokers: Vec::new(),
+            pause: FIRST_PAUSE,
+        };
+        loop {
+            let error = match self.attempt(outgoing, &target, &mut attempts).await {
+                Ok(receipt) => return Ok(receipt),
+                Err(error) => error,
+            };
+            if !self.may_repeat(&error, &target, &attempts) {
+                return Err(attempts.failed(&outgoing.topic, error));
+            }
+            let pause = match error {
+                // Another broker can be tried at once.
+                Error::Call(_) if attempts.counted + 1 == attempts.all => Duration::ZERO,
+                _ => attempts.pause,
+            };
+            if Instant::now() + pause >= attempts.deadline {
+                return Err(attempts.failed(&outgoing.topic, error));
+            }
+            if attempts.all > 1 || !pause.is_zero() {
+                attempts.pause = (attempts.pause * 2).min(MAX_PAUSE);
+                tokio::time::sleep(pause.max(FIRST_PAUSE)).await;
+            }
+            // A broker that has gone or changed its address: the name servers know first.
+            let _ = self
+                .core
+                .refresh_route(&outgoing.topic, Duration::from_millis(500))
+                .await;
+        }
+    }
+
+    fn may_repeat(&self, error: &Error, target: &Target<'_>, attempts: &Attempts) -> bool {
+        if Instant::now() >= attempts.deadline {
+            return false;
+        }
+        let pinned = matches!(target, Target::Queue(_));
+        match error {
+            Error::TopicNotFound { .. } => false,
+            error if error.never_sent() => error.is_retryable(),
+            Error::Call(_) => !pinned && attempts.counted <= self.settings.retries,
+            Error::Refused { code, .. } => {
+                !pinned
+                    && attempts.counted <= self.settings.retries
+                    && self.settings.retry_codes.contains(code)
+            }
+            _ => false,
+        }
+    }
+
+    async fn attempt(
+        &self,
+        outgoing: &Outgoing,
+        target: &Target<'_>,
+        attempts: &mut Attempts,
+    ) -> Result<SendReceipt> {
+        attempts.all += 1;
+        let route = self.route(&outgoing.topic).await?;
+        let last = attempts.brokers.last().map(String::as_str);
+        let queue = self.queue(&route, &outgoing.topic, target, last)?;
+        let addr = match route
+            .broker(&queue.broker_name)
+            .and_then(|addrs| addrs.get(&0))
+        {
+            Some(addr) => addr.clone(),
+            None => {
+                self.core
+                    .master(&outgoing.topic, &queue.broker_name)
+                    .await?
+            }
+        };
+        if attempts.brokers.last() != Some(&queue.broker_name) {
+            attempts.brokers.push(queue.broker_name.clone());
+        }
+        let left = attempts.deadline.saturating_duration_since(Instant::now());
+        let time = self
+            .settings
+            .attempt_timeout
+            .map_or(left, |most| most.min(left));
+        let request = outgoing.request(&self.group, self.settings.new_topic_queues, queue);
+        let begun = Instant::now();
+        let result = match self.core.remoting.call(&addr, request, time).await {
+            Ok(answer) => self.receipt(&addr, &answer, outgoing, queue),
+            Err(error) => Err(Error::Call(error)),
+        };
+        self.choice
+            .record(&queue.broker_name, result.is_ok().then(|| begun.elapsed()));
+        match result {
+            Ok(receipt)
+                if receipt.status != SendStatus::Stored
+                    && self.settings.retry_if_unconfirmed
+                    && attempts.counted < self.settings.retries
+                    && !matches!(target, Target::Queue(_)) =>
+            {
+                attempts.counted += 1;
+                Err(Error::Refused {
+                    addr,
+                    code: response::SYSTEM_BUSY,
+                    remark: format!("stored, but {:?}", receipt.status),
+                })
+            }
+            Err(error) => {
+                attempts.counted += u32::from(!error.never_sent());
+                Err(error)
+            }
+            ok => ok,
+        }
+    }
+
+    /// The route to send by; the topic is kept fresh from now on.
+    async fn route(&self, topic: &str) -> Result<Arc<Route>> {
+        if !self.topics.contains_key(topic) {
+            self.topics.insert(topic.to_owned(), ());
+        }
+        self.core
+            .route_to_send(topic, self.settings.new_topic_queues)
+            .await
+    }
+
+    fn queue<'q>(
+        &self,
+        route: &'q Route,
+        topic: &str,
+        target: &'q Target<'_>,
+        last: Option<&str>,
+    ) -> Result<&'q MessageQueue> {
+        let queues = &route.writable;
+        let none = || Error::NoQueue {
+            topic: topic.to_owned(),
+            wanted: "send to",
+        };
+        match target {
+            Target::Any => self.choice.choose(topic, queues, last).ok_or_else(none),
+            Target::Queue(queue) => Ok(queue),
+            Target::Selected(_) if queues.is_empty() => Err(none()),
+            Target::Selected(select) => {
+                let at = select(queues);
+                queues.get(at).ok_or_else(|| {
+                    Error::invalid(
+                        "queue selector",
+                        format!("chose queue {at} of {}", queues.len()),
+                    )
+                })
+            }
+        }
+    }
+
+    fn receipt(
+        &self,
+        addr: &str,
+        answer: &Command,
+        outgoing: &Outgoing,
+        queue: &MessageQueue,
+    ) -> Result<SendReceipt> {
+        let status = match answer.code {
+            response::SUCCESS => SendStatus::Stored,
+            response::FLUSH_DISK_TIMEOUT => SendStatus::FlushTimeout,
+            response::FLUSH_SLAVE_TIMEOUT => SendStatus::SlaveTimeout,
+            response::SLAVE_NOT_AVAILABLE => SendStatus::NoSlave,
+            code => {
+                return Err(Error::Refused {
+                    addr: addr.to_owned(),
+                    code,
+                    remark: answer.remark().to_owned(),
+                });
+            }
+        };
+        let header: SendMessageResponse = answer
+            .header()
+            .map_err(|error| Error::bad_answer(addr, error))?;
+        Ok(SendReceipt {
+            status,
+            id: outgoing.unique_keys.clone(),
+            offset_id: header.msg_id.to_owned(),
+            queue: MessageQueue {
+                topic: self.core.unwrap(&outgoing.topic).into_owned(),
+                broker_name: queue.broker_name.clone(),
+                queue_id: header.queue_id,
+            },
+            queue_offset: header.queue_offset,
+            transaction_id: header.transaction_id.map(str::to_owned),
+        })
+    }
+
+    /// Sends without an answer; tries no second broker once a connection stands.
+    pub(crate) async fn send_oneway(&self, outgoing: &Outgoing) -> Result<()> {
+        let _permit = self.in_flight.acquire().await.map_err(|_| Error::Closed)?;
+        let route = self.route(&outgoing.topic).await?;
+        let mut last: Option<String> = None;
+        let mut failed = None;
+        for _ in 0..=self.settings.retries {
+            let queue = self.queue(&route, &outgoing.topic, &Target::Any, last.as_deref())?;
+            let request = outgoing.request(&self.group, self.settings.new_topic_queues, queue);
+            let addr = self
+                .core
+                .master(&outgoing.topic, &queue.broker_name)
+                .await?;
+            match self.core.remoting.oneway(&addr, request).await {
+                Ok(()) => return Ok(()),
+                Err(error) => failed = Some(error),
+            }
+            last = Some(queue.broker_name.clone());
+        }
+        Err(failed.map_or(Error::Closed, Error::Call))
+    }
+}
+
+impl Attempts {
+    fn failed(self, topic: &str, error: Error) -> Error {
+        if self.all <= 1 && !matches!(error, Error::Call(_)) {
+            return error;
+        }
+        Error::SendFailed {
+            topic: topic.to_owned(),
+            attempts: self.all,
+            elapsed: self.begun.elapsed(),
+            brokers: self.brokers.join(","),
+            source: Box::new(error),
+        }
+    }
+}
