@@ -104,8 +104,10 @@ fn builder(options: &Options) -> Result<ClusterBuilder, String> {
 fn start(options: &Options) -> Result<(), String> {
     let begin = Instant::now();
     let builder = builder(options)?;
-    let mut log = LogConfig::default();
-    log.level = LogFilter::parse("warn", Reading::Start)?;
+    let log = LogConfig {
+        level: LogFilter::parse("warn", Reading::Start)?,
+        ..LogConfig::default()
+    };
     let _logging = logging::init(&log, "minimq").map_err(|error| error.to_string())?;
     if let Err(error) = limits::raise_open_files() {
         tracing::warn!(%error, "the limit of open files could not be raised");

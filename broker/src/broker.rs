@@ -265,6 +265,7 @@ impl Running {
         broker.stopping.cancel();
         broker.stop_delivery();
         broker.unregister().await;
+        broker.release_pulls();
         self.server.shutdown(DRAIN).await;
         broker.tasks.close();
         broker.tasks.wait().await;

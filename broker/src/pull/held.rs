@@ -164,6 +164,10 @@ impl HeldPulls {
         })
     }
 
+    pub(super) fn take_all(&self) -> Vec<Held> {
+        self.take(|_| true)
+    }
+
     /// Drops the pulls of a closed connection.
     pub(super) fn connection_closed(&self, connection: u64) {
         if !self.is_empty() {

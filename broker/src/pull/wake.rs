@@ -21,6 +21,9 @@ const SCAN: Duration = Duration::from_millis(500);
 impl Broker {
     /// Keeps a pull until there is something for it. Messages that arrived meanwhile are not missed.
     pub(super) fn hold(self: &Arc<Self>, held: Held, config: &BrokerConfig) {
+        if self.stopping.is_cancelled() {
+            return self.run_again(held);
+        }
         if self.held.len() >= config.max_held_pulls {
             let remark = format!(
                 "{} pulls are held, no more are taken (maxHeldPulls)",
@@ -71,6 +74,13 @@ impl Broker {
             for held in due {
                 self.run_again(held);
             }
+        }
+    }
+
+    /// Answers all held pulls with what there is: the broker stops.
+    pub(crate) fn release_pulls(self: &Arc<Self>) {
+        for held in self.held.take_all() {
+            self.run_again(held);
         }
     }
 
