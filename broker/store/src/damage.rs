@@ -20,13 +20,17 @@ const SECTOR: usize = 512;
 /// sector of them. A zero byte elsewhere is odd but can have been sent.
 #[must_use]
 pub fn is_torn(properties: &[u8]) -> bool {
+    if std::str::from_utf8(properties).is_err() {
+        return true;
+    }
+    if memchr::memchr(0, properties).is_none() {
+        return false;
+    }
     let at_border = properties.first() == Some(&0) || properties.last() == Some(&0);
-    let sector_lost = || {
-        properties
+    at_border
+        || properties
             .split(|byte| *byte != 0)
             .any(|zeros| zeros.len() >= SECTOR)
-    };
-    at_border || std::str::from_utf8(properties).is_err() || sector_lost()
 }
 
 /// A part of the log that is not what was stored.

@@ -211,13 +211,14 @@ impl LogStore {
         outcomes: &mut Vec<AppendOutcome>,
     ) {
         let before = outcomes.len();
-        let deadline = Instant::now() + self.next_file_timeout;
+        let mut deadline = None;
         loop {
             let done = outcomes.len() - before;
             let rest = messages.get(done..).unwrap_or_default();
             let Appended::Waiting(ticket) = self.append(rest, outcomes) else {
                 return;
             };
+            let deadline = *deadline.get_or_insert_with(|| Instant::now() + self.next_file_timeout);
             if !self.ahead.wait(ticket, deadline) {
                 let reason = format!("not ready within {} ms", self.next_file_timeout.as_millis());
                 let refusal = Arc::new(Refusal {

@@ -93,14 +93,14 @@ impl AppendMessage<'_> {
                 body_crc: 0,
                 refused: Some(refused),
             },
-            Ok(()) => {
+            Ok(len) => {
                 let body_crc = if self.body.is_empty() {
                     0
                 } else {
                     body_crc(self.body)
                 };
                 Prepared {
-                    len: self.fields(body_crc).encoded_len(),
+                    len,
                     body_crc,
                     refused: None,
                 }
@@ -108,7 +108,8 @@ impl AppendMessage<'_> {
         }
     }
 
-    fn check(&self, limits: Limits) -> Result<(), AppendError> {
+    /// The record's length, if it can be stored.
+    fn check(&self, limits: Limits) -> Result<usize, AppendError> {
         let (body, topic) = (self.body.len(), self.topic.len());
         if body > limits.max_message_size {
             return Err(AppendError::BodyTooLong {
@@ -116,14 +117,17 @@ impl AppendMessage<'_> {
                 max: limits.max_message_size,
             });
         }
-        if topic == 0 || topic > MAX_TOPIC_LEN || self.topic.as_bytes().contains(&0) {
+        if topic == 0 || topic > MAX_TOPIC_LEN || memchr::memchr(0, self.topic.as_bytes()).is_some()
+        {
             return Err(AppendError::TopicIllegal { len: topic });
         }
         let properties = joined_len(self.properties, self.appended_properties);
         if properties > MAX_PROPERTIES_LEN {
             return Err(AppendError::PropertiesTooLong { len: properties });
         }
-        if is_torn(self.properties) || is_torn(self.appended_properties) {
+        if is_torn(self.properties)
+            || (!self.appended_properties.is_empty() && is_torn(self.appended_properties))
+        {
             let reason = "not UTF-8, or zero bytes at the border or in a row, as in a torn record";
             return Err(AppendError::PropertiesIllegal { reason });
         }
@@ -134,7 +138,7 @@ impl AppendMessage<'_> {
                 file_size: limits.file_size as u64,
             });
         }
-        Ok(())
+        Ok(len)
     }
 
     /// The record's fields; offsets and store time are set under the lock.

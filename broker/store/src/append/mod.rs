@@ -25,7 +25,7 @@ use crate::clock::StoreClock;
 use crate::commit_log::CommitLog;
 use crate::commit_log::ahead::{Ahead, RoomTicket, Spare};
 use crate::commit_log::file::LogFile;
-use crate::counters::{Counters, add};
+use crate::counters::{Counters, add, add_locked};
 use crate::error::AppendError;
 use crate::gate::Gate;
 use crate::offset::{PhysicalOffset, QueueOffset};
@@ -216,22 +216,22 @@ impl Appender {
         {
             current.writer.publish();
             self.log.publish(current.at(), now);
+            add_locked(&self.counters.appended_messages, stored as u64);
+            add_locked(&self.counters.appended_bytes, bytes as u64);
         }
-
+        add_locked(&self.counters.append_holds, 1);
+        if let Some(timer) = timer {
+            let nanos = u64::try_from(timer.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            add_locked(&self.counters.append_hold_nanos, nanos);
+            add_locked(&self.counters.append_holds_timed, 1);
+        }
         self.held_since.store(0, Ordering::Relaxed);
         drop(guard);
-        if let Some(timer) = timer {
-            add(
-                &self.counters.append_hold_nanos,
-                u64::try_from(timer.elapsed().as_nanos()).unwrap_or(u64::MAX),
-            );
-            add(&self.counters.append_holds_timed, 1);
+
+        if refused > 0 {
+            add(&self.counters.refused_messages, refused as u64);
         }
-        add(&self.counters.append_holds, 1);
-        add(&self.counters.refused_messages, refused as u64);
         if stored > 0 {
-            add(&self.counters.appended_messages, stored as u64);
-            add(&self.counters.appended_bytes, bytes as u64);
             self.ahead.consumed(self.log.max_offset().get());
             self.log.appended();
         }
@@ -432,10 +432,10 @@ impl Appender {
         current.writer.publish();
         let end = current.at();
         self.log.publish(end, self.clock.now_ms());
+        add_locked(&self.counters.appended_bytes, bytes.len() as u64);
         drop(guard);
         self.ahead.consumed(end);
         self.log.appended();
-        add(&self.counters.appended_bytes, bytes.len() as u64);
         Ok(ReplicaAppended::All {
             end: PhysicalOffset(end),
         })

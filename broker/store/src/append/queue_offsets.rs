@@ -11,6 +11,8 @@ pub(crate) struct QueueOffsets {
     /// Place of each topic in `offsets`.
     topics: HashMap<Box<str>, usize>,
     offsets: Vec<TopicOffsets>,
+    /// The topic asked for last, and its place: messages of one topic often come together.
+    last: Option<(String, usize)>,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -22,13 +24,9 @@ struct TopicOffsets {
 impl QueueOffsets {
     /// The next offset of a queue, to read and move. Allocates only for a queue that is new.
     pub(crate) fn next(&mut self, topic: &str, queue_id: i32) -> &mut i64 {
-        let place = match self.topics.get(topic) {
-            Some(place) => *place,
-            None => {
-                self.topics.insert(topic.into(), self.offsets.len());
-                self.offsets.push(TopicOffsets::default());
-                self.offsets.len() - 1
-            }
+        let place = match &self.last {
+            Some((last, place)) if last == topic => *place,
+            _ => self.place(topic),
         };
         let topic = &mut self.offsets[place];
         match usize::try_from(queue_id) {
@@ -40,6 +38,28 @@ impl QueueOffsets {
             }
             _ => topic.sparse.entry(queue_id).or_insert(0),
         }
+    }
+
+    /// Where a topic's offsets are.
+    fn place(&mut self, topic: &str) -> usize {
+        let place = match self.topics.get(topic) {
+            Some(place) => *place,
+            None => {
+                self.topics.insert(topic.into(), self.offsets.len());
+                self.offsets.push(TopicOffsets::default());
+                self.offsets.len() - 1
+            }
+        };
+        // Reuses the memory of the name before, as long as names are about as long.
+        match &mut self.last {
+            Some((last, at)) => {
+                last.clear();
+                last.push_str(topic);
+                *at = place;
+            }
+            None => self.last = Some((topic.into(), place)),
+        }
+        place
     }
 
     /// The next offset of a queue, if it was seen.

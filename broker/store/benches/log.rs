@@ -1,0 +1,419 @@
+//! How fast the log is, each figure beside the limit measured in the same run:
+//! `cargo bench -p minimq-store --bench log [-- FILTER]`.
+//!
+//! `MINIMQ_BENCH_DIR` names the folder (default: the temporary one); figures of syncs are those of its disk. Limit and
+//! store take turns; the best round of each counts, because what else runs on the machine only ever slows down.
+
+use std::hint::black_box;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use minimq_store::io::{Disk, DiskFile, RealDisk};
+use minimq_store::recovery::{Derived, RecordPlace};
+use minimq_store::{
+    AppendMessage, DispatchRecord, FlushDiskType, FlushOutcome, LogStore, PhysicalOffset,
+    QueueOffset, StoreClock, StoreConfig, StoreError,
+};
+
+const MIB: u64 = 1 << 20;
+const ROUNDS: usize = 5;
+const PROPERTIES: &str =
+    "UNIQ_KEY\u{1}7F0000010C395FFD2B27955118E8010E\u{2}WAIT\u{1}true\u{2}TAGS\u{1}TagA";
+
+fn main() {
+    let filter = std::env::args()
+        .skip(1)
+        .find(|argument| !argument.starts_with('-'))
+        .unwrap_or_default();
+    let benches: [(&str, fn()); 5] = [
+        ("append_1k", append_1k),
+        ("append_128", append_128),
+        ("roll", roll),
+        ("group_commit", group_commit),
+        ("recovery", recovery),
+    ];
+    for (name, bench) in benches {
+        if name.contains(&filter) {
+            bench();
+        }
+    }
+}
+
+/// Queues that only count.
+#[derive(Default)]
+struct Counting(u64);
+
+impl Derived for Counting {
+    fn largest_end(&self) -> PhysicalOffset {
+        PhysicalOffset(0)
+    }
+    fn needed_from(&self, log_min: PhysicalOffset) -> PhysicalOffset {
+        log_min
+    }
+    fn rewind(&mut self, _from: PhysicalOffset) -> Result<(), StoreError> {
+        Ok(())
+    }
+    fn record_starts(
+        &self,
+        _range: std::ops::Range<PhysicalOffset>,
+    ) -> Result<Vec<RecordPlace>, StoreError> {
+        Ok(Vec::new())
+    }
+    fn accept(&mut self, record: &DispatchRecord<'_>) -> Result<(), StoreError> {
+        self.0 += u64::from(record.tags_code != 0);
+        Ok(())
+    }
+    fn truncate(&mut self, _end: PhysicalOffset) -> Result<(), StoreError> {
+        Ok(())
+    }
+    fn next_offsets(&self, _visit: &mut dyn FnMut(&str, i32, QueueOffset)) {}
+}
+
+fn folder() -> tempfile::TempDir {
+    match std::env::var_os("MINIMQ_BENCH_DIR") {
+        Some(folder) => tempfile::tempdir_in(PathBuf::from(folder)).unwrap(),
+        None => tempfile::tempdir().unwrap(),
+    }
+}
+
+fn config(folder: &tempfile::TempDir, file_size: u64) -> StoreConfig {
+    let mut config = StoreConfig::new(folder.path());
+    config.mapped_file_size_commit_log = file_size;
+    config
+}
+
+fn open(config: &StoreConfig) -> LogStore {
+    LogStore::open(
+        config,
+        Arc::new(RealDisk),
+        StoreClock::System,
+        &mut Counting::default(),
+        |_| {},
+    )
+    .unwrap()
+}
+
+fn message(body: &[u8]) -> AppendMessage<'_> {
+    AppendMessage {
+        topic: "BenchmarkTest",
+        queue_id: 3,
+        flag: 0,
+        sys_flag: 0,
+        born_timestamp: 1_700_000_000_000,
+        born_host: "127.0.0.1:1234".parse().unwrap(),
+        store_host: "127.0.0.1:10911".parse().unwrap(),
+        reconsume_times: 0,
+        prepared_transaction_offset: 0,
+        body,
+        properties: PROPERTIES.as_bytes(),
+        appended_properties: b"",
+        joins_previous: false,
+    }
+}
+
+fn record_len(body: usize) -> usize {
+    91 + "BenchmarkTest".len() + PROPERTIES.len() + body
+}
+
+/// Appends `count` messages, `at_once` a call, waiting for room as a broker does; gives the rate a second.
+fn append_rate(log: &LogStore, body: &[u8], count: usize, at_once: usize) -> f64 {
+    let messages = vec![message(body); at_once];
+    let mut outcomes = Vec::with_capacity(at_once);
+    let begun = Instant::now();
+    for _ in 0..count / at_once {
+        outcomes.clear();
+        log.append_blocking(black_box(&messages), &mut outcomes);
+        assert!(outcomes.iter().all(Result::is_ok));
+    }
+    count as f64 / begun.elapsed().as_secs_f64()
+}
+
+/// Copies records into a mapped file and sums their bodies.
+struct Memcpy {
+    file: Arc<dyn DiskFile>,
+    record: Vec<u8>,
+    body: usize,
+}
+
+impl Memcpy {
+    fn new(folder: &tempfile::TempDir, body: usize, count: usize) -> Self {
+        let file = RealDisk.create(&folder.path().join("memcpy")).unwrap();
+        file.allocate(0, (record_len(body) * count) as u64).unwrap();
+        Self {
+            file,
+            record: vec![0x5A; record_len(body)],
+            body,
+        }
+    }
+
+    /// Copies `count` records behind what was copied; gives nanoseconds each. The file is mapped anew every time.
+    fn nanos(&self, from: usize, count: usize, populate: bool) -> f64 {
+        let len = self.record.len();
+        let region = self.file.map(from * len).unwrap();
+        if populate {
+            region.populate(from * len..(from + count) * len).unwrap();
+        }
+        let mut writer = region.writer().unwrap();
+        let begun = Instant::now();
+        for _ in 0..count {
+            let record = black_box(&self.record);
+            black_box(crc32fast::hash(&record[..self.body]));
+            writer.next(len).unwrap().copy_from_slice(record);
+            writer.advance(len);
+            writer.publish();
+        }
+        begun.elapsed().as_nanos() as f64 / count as f64
+    }
+}
+
+/// Limit and store take turns in slices of some milliseconds; the best slice of each counts.
+fn append(name: &str, body: usize, slice: usize) {
+    const SLICES: usize = 12;
+    const SETS: usize = 4;
+    let bytes = vec![0x5A; body];
+    let best = |best: &mut f64, nanos: f64| *best = best.min(nanos);
+    let (mut ready, mut faults, mut single, mut many) = (f64::MAX, f64::MAX, f64::MAX, f64::MAX);
+    let (mut waits, mut hold) = (0, 0.0);
+    for _ in 0..SETS {
+        let folder = folder();
+        let memcpy = Memcpy::new(&folder, body, 2 * SLICES * slice);
+        let log = open(&config(&folder, 512 * MIB));
+        append_rate(&log, &bytes, slice, 1);
+        for index in 0..SLICES {
+            best(&mut ready, memcpy.nanos(2 * index * slice, slice, true));
+            best(
+                &mut faults,
+                memcpy.nanos((2 * index + 1) * slice, slice, false),
+            );
+            best(&mut single, 1e9 / append_rate(&log, &bytes, slice, 1));
+            best(&mut many, 1e9 / append_rate(&log, &bytes, slice, 32));
+        }
+        waits = log.counters().room_waits.load(Ordering::Relaxed);
+        let timed = log
+            .counters()
+            .append_holds_timed
+            .load(Ordering::Relaxed)
+            .max(1);
+        hold = log.counters().append_hold_nanos.load(Ordering::Relaxed) as f64 / timed as f64;
+        log.close().unwrap();
+    }
+    let told = |what: &str, nanos: f64| {
+        let (rate, of_ready, of_faults) =
+            (1e9 / nanos, 100.0 * ready / nanos, 100.0 * faults / nanos);
+        println!(
+            "{name}, {what:<40} {nanos:>6.0} ns {rate:>10.0}/s  {of_ready:>4.0} %  {of_faults:>4.0} %"
+        );
+    };
+    told("limit: memcpy + CRC, pages made ready", ready);
+    told("limit: memcpy + CRC into a mapped file", faults);
+    told("store, one a call", single);
+    told("store, 32 a call", many);
+    println!("{name}, last set: {waits} waits for pages, the lock held {hold:.0} ns on average");
+}
+
+fn append_1k() {
+    append("append 1 KiB", 1024, 9_600);
+}
+
+fn append_128() {
+    append("append 128 B", 128, 32_000);
+}
+
+/// Latency of appends around the change of files.
+fn roll() {
+    const AROUND: usize = 500;
+    let folder = folder();
+    let log = open(&config(&folder, 32 * MIB));
+    let body = vec![0x5A; 1024];
+    let messages = [message(&body)];
+    let mut outcomes = Vec::with_capacity(1);
+    let (mut times, mut rolls) = (Vec::new(), Vec::new());
+    let mut file = 0;
+    // A fast producer: 100,000 messages a second.
+    let begun = Instant::now();
+    let count: usize = 600_000;
+    for index in 0..count {
+        let due = Duration::from_micros(10) * index as u32;
+        while begun.elapsed() < due {
+            std::hint::spin_loop();
+        }
+        outcomes.clear();
+        let start = Instant::now();
+        log.append_blocking(&messages, &mut outcomes);
+        times.push(start.elapsed());
+        let at = outcomes[0].as_ref().unwrap().physical_offset.get();
+        if at / (32 * MIB as i64) != file {
+            file = at / (32 * MIB as i64);
+            rolls.push(index);
+        }
+    }
+    let mut near: Vec<_> = rolls
+        .iter()
+        .flat_map(|roll| {
+            times
+                .get(roll.saturating_sub(AROUND)..roll + AROUND)
+                .unwrap_or_default()
+                .iter()
+                .copied()
+        })
+        .collect();
+    let mut at_roll: Vec<_> = rolls.iter().map(|roll| times[*roll]).collect();
+    let quantile = |times: &mut Vec<Duration>, share: f64| {
+        times.sort_unstable();
+        times[((times.len() - 1) as f64 * share) as usize]
+    };
+    println!(
+        "roll-over: {} files; {AROUND} appends before and after each: p50 {:?}, p99.9 {:?}, max {:?}; limit 1 ms",
+        rolls.len(),
+        quantile(&mut near, 0.5),
+        quantile(&mut near, 0.999),
+        quantile(&mut near, 1.0)
+    );
+    println!(
+        "roll-over: the append that changes files: p50 {:?}, max {:?}",
+        quantile(&mut at_roll, 0.5),
+        quantile(&mut at_roll, 1.0)
+    );
+    println!(
+        "roll-over: all {count} appends: p99.9 {:?}, max {:?}",
+        quantile(&mut times, 0.999),
+        quantile(&mut times, 1.0)
+    );
+    log.close().unwrap();
+}
+
+/// Syncs a second of a file written once already, with a few KiB changed before each.
+fn raw_sync_rate(folder: &tempfile::TempDir, bytes: usize, during: Duration) -> f64 {
+    let path = folder.path().join("raw");
+    let file: Arc<dyn DiskFile> = RealDisk.create(&path).unwrap();
+    let len = 64 * MIB as usize;
+    file.allocate(0, len as u64).unwrap();
+    file.write_all_at(&vec![0; len], 0).unwrap();
+    file.sync_data().unwrap();
+    let mut writer = file.map(0).unwrap().writer().unwrap();
+    let begun = Instant::now();
+    let mut syncs = 0;
+    while begun.elapsed() < during {
+        match writer.next(bytes) {
+            Some(memory) => memory.fill(syncs as u8),
+            None => break,
+        }
+        writer.advance(bytes);
+        file.sync_data().unwrap();
+        syncs += 1;
+    }
+    let rate = f64::from(syncs) / begun.elapsed().as_secs_f64();
+    RealDisk.remove_file(&path).unwrap();
+    rate
+}
+
+/// Messages a second of `waiters` senders, each of which waits for its message to be on disk before it sends the next. As in
+/// a broker, one thread serves them all.
+fn commit_rate(log: &Arc<LogStore>, waiters: usize, during: Duration) -> f64 {
+    let body = vec![0x5A; 1024];
+    let messages = [message(&body)];
+    let mut outcomes = Vec::with_capacity(1);
+    let (sender, answers) = std::sync::mpsc::channel();
+    let mut send = || {
+        outcomes.clear();
+        log.append_blocking(&messages, &mut outcomes);
+        let end = outcomes[0].as_ref().unwrap().end();
+        let sender = sender.clone();
+        log.wait_flushed(end, Box::new(move |outcome| sender.send(outcome).unwrap()));
+    };
+    let begun = Instant::now();
+    (0..waiters).for_each(|_| send());
+    let mut count = 0;
+    while begun.elapsed() < during {
+        assert_eq!(answers.recv().unwrap(), FlushOutcome::Flushed);
+        count += 1;
+        send();
+    }
+    let rate = f64::from(count) / begun.elapsed().as_secs_f64();
+    (0..waiters).for_each(|_| assert_eq!(answers.recv().unwrap(), FlushOutcome::Flushed));
+    rate
+}
+
+fn group_commit() {
+    let during = Duration::from_secs(2);
+    for waiters in [1, 8, 32] {
+        let (mut raw, mut ours) = (Vec::new(), Vec::new());
+        let mut group = 0.0;
+        for _ in 0..3 {
+            let folder = folder();
+            raw.push(raw_sync_rate(&folder, waiters * record_len(1024), during));
+            let config = StoreConfig {
+                flush_disk_type: FlushDiskType::SyncFlush,
+                ..config(&folder, 256 * MIB)
+            };
+            let log = Arc::new(open(&config));
+            commit_rate(&log, waiters, Duration::from_millis(100));
+            let counter = |counter: &std::sync::atomic::AtomicU64| counter.load(Ordering::Relaxed);
+            let before = (
+                counter(&log.counters().flushes),
+                counter(&log.counters().flush_waiters),
+            );
+            ours.push(commit_rate(&log, waiters, during));
+            let flushes = counter(&log.counters().flushes) - before.0;
+            group =
+                (counter(&log.counters().flush_waiters) - before.1) as f64 / flushes.max(1) as f64;
+            log.close().unwrap();
+        }
+        let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
+        let limit = best(&raw) * waiters as f64;
+        println!(
+            "group commit, {waiters:>2} waiters: raw {:.0} syncs/s, so at most {limit:.0}/s; store {:.0}/s = {:.0} % ({group:.1} a sync)",
+            best(&raw),
+            best(&ours),
+            100.0 * best(&ours) / limit
+        );
+    }
+}
+
+fn recovery() {
+    for body in [1024, 128] {
+        let folder = folder();
+        let config = config(&folder, 256 * MIB);
+        let log = open(&config);
+        append_rate(
+            &log,
+            &vec![0x5A; body],
+            512 * MIB as usize / record_len(body),
+            32,
+        );
+        log.flush().unwrap();
+        drop(log);
+        let mut best = Duration::MAX;
+        let (mut bytes, mut records) = (0, 0);
+        for _ in 0..ROUNDS {
+            // Dropped, not closed: each start is one after a crash.
+            let log = open(&config);
+            let report = log.report();
+            assert_eq!(
+                (report.clean, report.scanned_from.get(), &report.cut),
+                (false, 0, &None)
+            );
+            (bytes, records) = (report.end.get(), report.records);
+            best = best.min(report.elapsed);
+        }
+        let path = folder.path().join("commitlog/00000000000000000000");
+        let file = RealDisk.open(&path).unwrap();
+        let mut read = Duration::MAX;
+        let mut buffer = vec![0; 1 << 20];
+        for _ in 0..ROUNDS {
+            let begun = Instant::now();
+            for at in (0..256 * MIB).step_by(1 << 20) {
+                file.read_at(&mut buffer, at).unwrap();
+                black_box(crc32fast::hash(&buffer));
+            }
+            read = read.min(begun.elapsed());
+        }
+        println!(
+            "recovery, bodies of {body}: {records} records, {:.2} GB/s (goal 1); reading and CRC alone {:.2} GB/s",
+            bytes as f64 / best.as_secs_f64() / 1e9,
+            256.0 * MIB as f64 / read.as_secs_f64() / 1e9
+        );
+    }
+}
