@@ -53,7 +53,8 @@ fn config(root: &std::path::Path) -> StoreConfig {
 
 /// Moves the clock to the given hour at least `age_hours` from now; hours are those of the machine's zone.
 fn move_to(time: &AtomicI64, age_hours: i64, hour: i8) {
-    let mut now = time.load(Ordering::Acquire) + age_hours * HOUR;
+    // A minute more: files may be written to after the time was taken.
+    let mut now = time.load(Ordering::Acquire) + age_hours * HOUR + 60_000;
     let hour_of = |ms| {
         jiff::Timestamp::from_millisecond(ms)
             .unwrap()
