@@ -471,7 +471,7 @@ final class Basic {
             c.sendAll(topic, numbered("m", 0, 60));
             Inbox first = c.push(group, topic, "*");
             first.awaitExactly(numbered("m", 0, 60));
-            first.consumer.shutdown();
+            c.stopAt(first, topic, 60);
             c.sendAll(topic, numbered("n", 0, 20));
             Inbox second = c.push(group, topic, "*");
             second.awaitExactly(numbered("n", 0, 20));

@@ -40,7 +40,7 @@ final class Restart {
             c.sendAll(topic, numbered("old", 0, 30));
             Inbox before = c.push(group, topic, "*");
             before.awaitExactly(numbered("old", 0, 30));
-            before.consumer.shutdown();
+            c.stopAt(before, topic, 30);
             c.sendAll(topic, numbered("new", 0, 20));
 
             // Things that fall due afterwards.
