@@ -95,6 +95,18 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
+/// Seconds that the threads of this name were on a core.
+fn thread_seconds(name: &str) -> f64 {
+    let tasks = std::fs::read_dir("/proc/self/task").expect("a list of threads");
+    let nanos = tasks.filter_map(|task| {
+        let path = task.ok()?.path();
+        let comm = std::fs::read_to_string(path.join("comm")).ok()?;
+        let stat = std::fs::read_to_string(path.join("schedstat")).ok()?;
+        (comm.trim_end() == name).then(|| stat.split(' ').next()?.parse::<f64>().ok())?
+    });
+    nanos.sum::<f64>() / 1e9
+}
+
 /// Wall clock and processor time since it was made.
 struct Stopwatch(Instant, f64);
 
@@ -194,6 +206,11 @@ fn run(case: &Case, bytes: i64) {
         count,
         end.get(),
         begun.elapsed(),
+    );
+    println!(
+        "    of the CPU seconds a million: dispatch {:.2}, index {:.2}",
+        thread_seconds("store-dispatch") * 1e6 / count as f64,
+        thread_seconds("store-index") * 1e6 / count as f64
     );
 
     // Together.

@@ -477,3 +477,109 @@ fn cold_messages_are_read_from_the_file_and_stay_valid_when_it_is_deleted() {
     );
     assert_eq!(result.next_begin_offset.get(), 20);
 }
+
+/// The bytes of a store's log from `from` on.
+fn log_bytes(store: &Store, from: i64) -> Vec<u8> {
+    let mut bytes = vec![0; (store.log().max_offset().get() - from) as usize];
+    let mut done = 0;
+    while done < bytes.len() {
+        let at = PhysicalOffset(from + done as i64);
+        done += match store.log().hot_span(at) {
+            Some(span) => {
+                bytes[done..done + span.len()].copy_from_slice(&span);
+                span.len()
+            }
+            None => store
+                .log()
+                .read_cold(at, &mut bytes[done..], true)
+                .unwrap()
+                .unwrap(),
+        };
+    }
+    bytes
+}
+
+fn replicate(slave: &Store, mut at: i64, bytes: &[u8], chunk: usize) {
+    for part in bytes.chunks(chunk) {
+        let begun = Instant::now();
+        loop {
+            assert!(begun.elapsed() < LONG, "no room at {at}");
+            match slave
+                .log_store()
+                .append_replica(PhysicalOffset(at), part)
+                .unwrap()
+            {
+                minimq_store::ReplicaAppended::All { .. } => break,
+                minimq_store::ReplicaAppended::Waiting(ticket) => {
+                    slave.log_store().wait_room(ticket, Instant::now() + LONG);
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        at += part.len() as i64;
+    }
+}
+
+#[test]
+fn a_slave_dispatches_records_that_come_in_pieces_and_a_new_one_may_begin_in_the_middle() {
+    let (_, disk) = simulated();
+    let master = open(&small_config("/m"), &disk);
+    for n in 0..60 {
+        append(
+            &master,
+            message("t", 0, format!("{n:0900}").as_bytes(), "KEYS\u{1}k"),
+        );
+    }
+    dispatched(&master);
+    let files = master.log().file_list();
+    for (chunk, from) in [(7, 0), (1_000, 0), (333, files[1].1.get())] {
+        let (_, disk) = simulated();
+        let mut config = small_config("/s");
+        config.role = minimq_store::StoreRole::Slave;
+        let slave = open(&config, &disk);
+        let bytes = log_bytes(&master, from);
+        // A file's border is a piece's border, as a master sends it.
+        let rest = (files[0].2.get() as usize) - (from as usize % files[0].2.get() as usize);
+        let (first, later) = bytes.split_at(rest.min(bytes.len()));
+        replicate(&slave, from, first, chunk);
+        for (n, part) in later.chunks(files[0].2.get() as usize).enumerate() {
+            replicate(
+                &slave,
+                from + (rest + n * files[0].2.get() as usize) as i64,
+                part,
+                chunk,
+            );
+        }
+        dispatched(&slave);
+        let (ours, theirs) = (
+            slave.queues().get("t", 0).unwrap(),
+            master.queues().get("t", 0).unwrap(),
+        );
+        assert_eq!(ours.max_offset(), 60);
+        assert_eq!(ours.min_offset() > 0, from > 0);
+        for n in ours.min_offset()..60 {
+            assert_eq!(ours.entry(n).unwrap(), theirs.entry(n).unwrap());
+        }
+        if from > 0 {
+            assert!(
+                ours.entry(ours.min_offset() - 1)
+                    .unwrap()
+                    .unwrap()
+                    .is_filler()
+            );
+            let result = get(&slave, 0).0;
+            assert_eq!(
+                (result.status, result.next_begin_offset.get()),
+                (GetStatus::OffsetTooSmall, 0),
+                "a slave leaves it to the master"
+            );
+        }
+        let found = slave.query("t", "k", 64, 0, i64::MAX).unwrap();
+        assert_eq!(
+            found.physical_offsets,
+            (ours.min_offset()..60)
+                .map(|n| ours.entry(n).unwrap().unwrap().physical_offset)
+                .collect::<Vec<_>>()
+        );
+    }
+}

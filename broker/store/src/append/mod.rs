@@ -380,14 +380,13 @@ impl Appender {
         let mut guard = self.state.lock();
         let state = &mut *guard;
         let end = self.log.max_offset();
-        if at != end {
-            let nothing_yet =
-                end.get() == 0 && state.current.is_none() && self.log.min_offset().get() < 0;
-            if !nothing_yet {
-                return Ok(ReplicaAppended::WrongPlace { expected: end });
-            }
+        let nothing_yet =
+            end.get() == 0 && state.current.is_none() && self.log.min_offset().get() < 0;
+        if nothing_yet {
             self.log.begin_at(at.get());
             self.ahead.begin_at(at.get());
+        } else if at != end {
+            return Ok(ReplicaAppended::WrongPlace { expected: end });
         }
         if state
             .current

@@ -88,7 +88,7 @@ impl Catalogue {
     ) -> Result<(), StoreError> {
         let mut lines: Vec<_> = queues
             .iter()
-            .filter(|q| q.max_offset() > 0)
+            .filter(|q| q.max_offset() > 0 && !q.is_deleted())
             .map(|q| format!("{}\t{}\t{}\n", q.topic(), q.queue_id(), q.max_offset()))
             .collect();
         lines.sort_unstable();

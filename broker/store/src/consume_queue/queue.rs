@@ -341,13 +341,22 @@ impl ConsumeQueue {
         let end = (from - from % per_file + per_file)
             .min(max)
             .min(from.saturating_add(count as i64));
-        if self.tail.lock().copy(from, end, out) {
-            return Ok(());
-        }
-        out.resize((end - from) as usize * ENTRY_LEN, 0);
+        let in_memory_from = {
+            let tail = self.tail.lock();
+            if tail.copy(from, end, out) {
+                return Ok(());
+            }
+            tail.from.clamp(from, end)
+        };
+        out.resize((in_memory_from - from) as usize * ENTRY_LEN, 0);
         let read = self.files.read(from * ENTRY, out, blocking);
         out.truncate(*read.as_ref().unwrap_or(&0));
-        read.map(drop)
+        read?;
+        if !out.is_empty() {
+            // If the oldest of these left memory meanwhile, there are fewer entries than there could be.
+            self.tail.lock().copy(in_memory_from, end, out);
+        }
+        Ok(())
     }
 
     /// One entry, reading the disk if it has to.
@@ -438,6 +447,10 @@ impl ConsumeQueue {
         self.min.fetch_min(next, Ordering::AcqRel);
         self.flushed.fetch_min(next, Ordering::AcqRel);
         self.max.store(next, Ordering::Release);
+    }
+
+    pub(super) fn is_deleted(&self) -> bool {
+        self.writer.lock().deleted
     }
 
     /// Deletes the queue's files. Whoever still holds the queue can write no more.

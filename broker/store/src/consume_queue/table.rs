@@ -241,25 +241,27 @@ impl ConsumeQueues {
 
     /// Deletes one queue.
     pub(crate) fn delete_queue(&self, topic: &str, queue_id: i32) -> Result<(), StoreError> {
-        let removed = self
-            .topics
-            .get_mut(topic)
-            .and_then(|mut queues| queues.remove(&queue_id));
-        if let Some(queue) = removed {
-            queue.delete()?;
-            self.write_catalogue()?;
+        let Some(queue) = self.get(topic, queue_id) else {
+            return Ok(());
+        };
+        // While its files go it stays here, so that nobody begins a new queue over them.
+        queue.delete()?;
+        if let Some(mut queues) = self.topics.get_mut(topic) {
+            queues.remove(&queue_id);
         }
-        Ok(())
+        self.write_catalogue()
     }
 
     /// Deletes a topic's queues. Returns how many there were.
     pub(crate) fn delete_topic(&self, topic: &str) -> Result<usize, StoreError> {
-        let Some((_, queues)) = self.topics.remove(topic) else {
-            return Ok(0);
-        };
-        for queue in queues.values() {
-            queue.delete()?;
+        let queues = self.of_topic(topic);
+        for queue in &queues {
+            self.delete_queue(topic, queue.queue_id())?;
         }
+        if queues.is_empty() {
+            return Ok(0);
+        }
+        self.topics.remove_if(topic, |_, queues| queues.is_empty());
         let folders = [
             Some(&self.settings.folder),
             self.settings.ext.as_ref().map(|e| &e.folder),
@@ -270,7 +272,6 @@ impl ConsumeQueues {
                 tracing::warn!(folder = %folder.display(), %error, "folder of a deleted topic stays");
             }
         }
-        self.write_catalogue()?;
         Ok(queues.len())
     }
 

@@ -251,6 +251,35 @@ fn fill(queues: &ConsumeQueues, numbers: Range<i64>) {
 }
 
 #[test]
+fn entries_are_readable_before_they_are_written_and_across_the_border() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut config = small_config(folder.path());
+    config.mapped_file_size_consume_queue = 20_000;
+    let queues = loaded(&config);
+    let queue = queues.get_or_create("t", 0);
+    for n in 0..500 {
+        queue.push(&record("t", 0, n, n * 100, 100), &[]).unwrap();
+        let mut bytes = Vec::new();
+        for from in [0, n / 2, n - n % 64, n] {
+            queue
+                .read(from, 1000, &mut bytes, Blocking::Allowed)
+                .unwrap();
+            let numbers: Vec<_> = entries(&bytes).map(|e| e.physical_offset / 100).collect();
+            assert_eq!(numbers, (from..=n).collect::<Vec<_>>(), "{n}");
+        }
+    }
+    queues.rest();
+    queue.write_out().unwrap();
+    queues.rest();
+    queues.rest();
+    assert_eq!(
+        all_entries(&queue).len(),
+        500,
+        "also when nothing is in memory"
+    );
+}
+
+#[test]
 fn a_queue_that_begins_in_the_middle_starts_with_filler() {
     let folder = tempfile::tempdir().unwrap();
     let queues = loaded(&small_config(folder.path()));

@@ -182,14 +182,13 @@ impl Dispatcher {
                 continue;
             }
             let before = self.position.load(Ordering::Relaxed);
-            match pass.run(before, self.log.dispatch_limit().get()) {
+            let limit = self.log.dispatch_limit();
+            match pass.run(before, limit.get()) {
                 Ok(Batch::Until(end)) if end > before => self.set_trouble(None),
                 // The rest of a record is still to come.
                 Ok(Batch::Until(_)) => {
-                    let seen = self.log.dispatch_limit();
-                    self.log.grown().wait(LONG, || {
-                        self.log.dispatch_limit() > seen || self.is_stopped()
-                    });
+                    let grown = || self.log.dispatch_limit() > limit || self.is_stopped();
+                    self.log.grown().wait(LONG, grown);
                 }
                 Ok(Batch::Stuck { at, reason }) => {
                     self.set_trouble(Some(format!(
@@ -352,7 +351,9 @@ pub(super) fn enter(
                 "a record whose number in its queue cannot be right: it gets no entry"
             ),
             Pushed::Deleted => {
+                // It leaves the table once its files are gone.
                 *last = None;
+                std::thread::yield_now();
                 continue;
             }
         }

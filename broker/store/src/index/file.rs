@@ -159,6 +159,8 @@ impl IndexFile {
         let (file, header) = {
             let mut state = self.state.lock();
             if !state.changed {
+                // Nothing came since the last flush: the slots can be read again when something does.
+                state.slots.forget_clean();
                 return Ok(state.header.end_timestamp);
             }
             self.write_pending(&mut state)?;

@@ -7,7 +7,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::time::{Duration, UNIX_EPOCH};
+use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
@@ -263,11 +263,16 @@ impl Cleaner {
         if log_min <= *cleaned_to {
             return Ok(());
         }
+        let mut checked = Instant::now();
         for queue in self.queues.all() {
             let deleted = queue.clean(log_min)?;
             report.queue_files += deleted;
             if deleted > 0 && self.pause(self.queue_pause) {
                 return Ok(());
+            }
+            if checked.elapsed() >= DISK_CHECK {
+                checked = Instant::now();
+                self.check_disks();
             }
         }
         report.index_files = self.index.clean(log_min)?;
