@@ -79,13 +79,13 @@ fn expired_files_go_at_the_hour_for_it_and_queues_and_index_follow() {
         0,
         "the hour, but not old enough"
     );
-    move_to(&time, 72, 5);
+    move_to(&time, 73, 5);
     assert_eq!(
         store.cleaner().round().log_files,
         0,
         "old enough, but not the hour"
     );
-    move_to(&time, 72, 4);
+    move_to(&time, 73, 4);
     let report = store.cleaner().round();
     assert_eq!(report.log_files, 3, "all but the last");
     assert!(
@@ -142,7 +142,7 @@ fn expired_files_go_at_the_hour_for_it_and_queues_and_index_follow() {
 fn an_administrator_may_have_expired_files_deleted_at_once() {
     let folder = tempfile::tempdir().unwrap();
     let (store, time) = store(&config(folder.path()));
-    move_to(&time, 72, 12);
+    move_to(&time, 73, 12);
     store.cleaner().clean_now();
     assert_eq!(store.cleaner().round().log_files, 3);
 }
@@ -164,7 +164,7 @@ fn a_queue_all_of_whose_messages_are_gone_keeps_its_numbers_unless_it_is_cleaned
     store1.close().unwrap();
     let (store, time) = store(&config);
     time.store(now, Ordering::Release);
-    move_to(&time, 72, 4);
+    move_to(&time, 73, 4);
     assert_eq!(store.cleaner().round().log_files, 3);
     let range = || {
         (
