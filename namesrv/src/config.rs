@@ -56,6 +56,8 @@ minimq_common::config! {
         max_kv_config_size: ByteSize = ByteSize::mib(8), "maxKvConfigSize", range(ByteSize(1024)..=ByteSize(1 << 30));
         /// Large requests (registrations, lists, changes of files) at work at the same time.
         max_slow_requests: usize = 4, "maxSlowRequests", range(1..=256);
+        /// Connections whose large requests wait for their turn; those of one more are answered "system busy".
+        max_waiting_requests: usize = 512, "maxWaitingRequests", range(1..=100_000);
         /// A connection on which nothing is sent or received for so long is closed, seconds.
         server_channel_max_idle_time_seconds: u32 = 120, "serverChannelMaxIdleTimeSeconds", range(1..=86_400);
         /// Time that open requests have at the end, ms.

@@ -3,7 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -96,6 +96,7 @@ impl NameServer {
             access,
             registered: DashMap::new(),
             slow: Semaphore::new(keys.max_slow_requests),
+            waiting: AtomicUsize::new(0),
             started: Instant::now(),
             stopping: AtomicBool::new(false),
             on_update,

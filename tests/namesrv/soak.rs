@@ -134,8 +134,8 @@ fn disturb(server: std::net::SocketAddr, seed: u64, end: &AtomicBool, sent: &Ato
 fn random_frames_do_no_harm_and_memory_stays_flat() {
     let seconds = std::env::var("MINIMQ_SOAK_S").map_or(20, |text| text.parse().unwrap());
     let mut server = NameServer::start(&[
-        "maxTopics=2000",
-        "maxBrokers=200",
+        "maxTopics=300",
+        "maxBrokers=40",
         "maxKvConfigSize=16K",
         "logLevel=off",
     ]);

@@ -12,7 +12,7 @@ mod kv;
 mod topics;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use dashmap::DashMap;
 use minimq_common::acl::AccessControl;
@@ -21,7 +21,7 @@ use minimq_protocol::code::{request, response};
 use minimq_protocol::{Command, HeaderError, NoHeader};
 use minimq_remoting::{Answers, CloseReason, Connection, Service};
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 pub(crate) use access::settings as access_settings;
@@ -37,6 +37,9 @@ const MANY_TOPICS: usize = 500;
 /// Answers put aside in one read may have so many bytes together; further ones are "system busy".
 const PUT_ASIDE_BYTES: usize = 16 << 20;
 
+/// Remark of "system busy" (2), as clients know it.
+const OVERLOAD: &str = "[OVERLOAD]system busy, start flow control for a while";
+
 /// Called with each change of the configuration that a request made.
 pub type OnUpdate = Box<dyn Fn(&Update, &NamesrvConfig) + Send + Sync>;
 
@@ -49,7 +52,10 @@ pub(crate) struct State {
     pub(crate) access: Option<Arc<AccessControl>>,
     /// Connections on which brokers registered.
     pub(crate) registered: DashMap<u64, Connection>,
+    /// Turns for what is done off the connections' tasks.
     pub(crate) slow: Semaphore,
+    /// Connections that have one or wait for one.
+    pub(crate) waiting: AtomicUsize,
     pub(crate) started: Instant,
     pub(crate) stopping: AtomicBool,
     pub(crate) on_update: OnUpdate,
@@ -205,6 +211,38 @@ impl State {
     }
 }
 
+/// The right to do something off the connection's task.
+struct Turn<'a> {
+    _permit: SemaphorePermit<'a>,
+    _waiting: Waiting<'a>,
+}
+
+struct Waiting<'a>(&'a AtomicUsize);
+
+impl Drop for Waiting<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl State {
+    /// Waits for a turn. `None` at once when too many wait already: while it waits, a connection is not read, so
+    /// that it is not even noticed that its peer has gone, and what it sent takes memory.
+    async fn turn(&self) -> Option<Turn<'_>> {
+        let limit = self.config.get().max_waiting_requests;
+        let waiting = Waiting(&self.waiting);
+        if self.waiting.fetch_add(1, Ordering::Relaxed) >= limit {
+            return None;
+        }
+        // The semaphore is never closed.
+        let permit = self.slow.acquire().await.ok()?;
+        Some(Turn {
+            _permit: permit,
+            _waiting: waiting,
+        })
+    }
+}
+
 /// The name server as a service.
 pub(crate) struct Handler(pub(crate) Arc<State>);
 
@@ -251,8 +289,12 @@ impl Service for Handler {
         let ids: Vec<_> = requests.iter().map(Command::id).collect();
         let connection = answers.connection().clone();
         let state = self.0.clone();
-        // The semaphore is never closed.
-        let _permit = self.0.slow.acquire().await;
+        let Some(_turn) = self.0.turn().await else {
+            for to in ids {
+                answers.refuse(to, response::SYSTEM_BUSY, OVERLOAD);
+            }
+            return;
+        };
         let work = move || answer_all(&state, &requests, &connection);
         match tokio::task::spawn_blocking(work).await {
             Ok(made) => {

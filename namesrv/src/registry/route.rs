@@ -198,27 +198,41 @@ impl Borrow<[TopicQueue]> for Shared {
 
 /// All different routes.
 #[derive(Debug, Default)]
-pub(super) struct Routes(HashSet<Shared>);
+pub(super) struct Routes {
+    all: HashSet<Shared>,
+    /// How many were left by the last sweep, and how many have come since.
+    kept: usize,
+    new: usize,
+}
+
+/// Routes that may be new before it is looked for unused ones, however few are in use.
+const NEW_ROUTES: usize = 1024;
 
 impl Routes {
     /// The one route with these queues, which are in the order of the brokers' names and not none.
     pub(super) fn get(&mut self, queues: &[TopicQueue]) -> Arc<Route> {
-        if let Some(known) = self.0.get(queues) {
+        if let Some(known) = self.all.get(queues) {
             return known.0.clone();
         }
         let route = Arc::new(Route::new(queues));
-        self.0.insert(Shared(route.clone()));
+        self.all.insert(Shared(route.clone()));
+        self.new += 1;
+        // Each change of a topic leaves a route behind: never more than there are in use.
+        if self.new > self.kept + NEW_ROUTES {
+            self.sweep();
+        }
         route
     }
 
     /// Forgets the routes of no topic. Others may still be reading one for a moment; it goes the next time.
     pub(super) fn sweep(&mut self) {
-        self.0.retain(|route| Arc::strong_count(&route.0) > 1);
-        self.0.shrink_to(self.0.len() * 2);
+        self.all.retain(|route| Arc::strong_count(&route.0) > 1);
+        self.all.shrink_to(self.all.len() * 2);
+        (self.kept, self.new) = (self.all.len(), 0);
     }
 
     #[cfg(test)]
     pub(super) fn len(&self) -> usize {
-        self.0.len()
+        self.all.len()
     }
 }

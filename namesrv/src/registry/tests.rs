@@ -398,6 +398,21 @@ fn equal_routes_are_one() {
     assert_eq!(registry.routes.len(), 1);
 }
 
+/// A topic that changes all the time leaves no more routes behind than a look for unused ones is put off for.
+#[test]
+fn routes_of_the_past_are_forgotten_as_they_add_up() {
+    let mut registry = Registry::default();
+    for n in 1..10_000 {
+        let process = Process::new("b", "a", 0).topic("T", n, n);
+        process.version(1, n.into()).registers(&mut registry);
+        assert!(
+            registry.routes.len() <= 1030,
+            "{} after {n}",
+            registry.routes.len()
+        );
+    }
+}
+
 /// With a cluster only its brokers lose the topic; without one all do; the unknown changes nothing.
 #[test]
 fn a_topic_is_deleted_in_a_cluster_or_everywhere() {
