@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use minimq_protocol::message::{Damage, Verdict, VerifyBody, check};
 use parking_lot::RwLock;
 
 use crate::error::StoreError;
@@ -31,6 +32,22 @@ pub fn is_torn(properties: &[u8]) -> bool {
         || properties
             .split(|byte| *byte != 0)
             .any(|zeros| zeros.len() >= SECTOR)
+}
+
+/// What is wrong with bytes that should be the record of the place `at`; `None` if nothing is. Reads all of them.
+pub(crate) fn fault_of(bytes: &[u8], at: i64) -> Option<String> {
+    match check(bytes, VerifyBody::Crc) {
+        Verdict::Whole(record) if record.physical_offset() == at => None,
+        Verdict::Damaged {
+            record: Some(record),
+            damage: Damage::Properties(_),
+            ..
+        } if record.physical_offset() == at && !is_torn(record.properties().as_bytes()) => None,
+        Verdict::Whole(_) => Some("a record of another place".into()),
+        Verdict::Blank { .. } => Some("an end mark".into()),
+        Verdict::Damaged { damage, .. } => Some(damage.to_string()),
+        Verdict::NotARecord(error) => Some(error.to_string()),
+    }
 }
 
 /// A part of the log that is not what was stored.

@@ -9,6 +9,7 @@ use minimq_protocol::message::{
 use super::Reader;
 use super::pool::BUFFER_LEN;
 use crate::consume_queue::{Blocking, ReadError};
+use crate::damage::fault_of;
 use crate::error::StoreError;
 use crate::offset::PhysicalOffset;
 
@@ -42,6 +43,18 @@ fn claimed_len(head: &[u8], at: i64) -> Option<usize> {
     let len = usize::try_from(int(TOTAL_SIZE_AT)?).ok()?;
     (matches!(int(MAGIC_AT)?, MAGIC_V1 | MAGIC_V2) && own == Some(at) && len >= MIN_RECORD_LEN)
         .then_some(len)
+}
+
+/// Whether what was read from a file is what was stored. Recovery looks at the end of the log only, and disks forget
+/// elsewhere too; beside the reading this costs little. What is still in memory from being written needs no look.
+fn is_whole(bytes: &[u8], at: i64) -> bool {
+    match fault_of(bytes, at) {
+        None => true,
+        Some(reason) => {
+            tracing::error!(at, reason, "damaged record in the commit log: not served");
+            false
+        }
+    }
 }
 
 impl Reader {
@@ -84,8 +97,12 @@ impl Reader {
         if at < self.log.min_offset().get() || self.damage.contains(PhysicalOffset(at)) {
             return Ok(None);
         }
+        let hot = self.log.is_hot(PhysicalOffset(at));
         let bytes = self.bytes_at(span, at, len, ahead, blocking)?;
-        Ok((claimed_len(&bytes, at) == Some(len)).then_some(bytes))
+        if claimed_len(&bytes, at) != Some(len) {
+            return Ok(None);
+        }
+        Ok((hot || is_whole(&bytes, at)).then_some(bytes))
     }
 
     /// The record at `at`; `None` if none begins there, or it is damaged.
@@ -107,7 +124,7 @@ impl Reader {
             return Ok(None);
         }
         let bytes = self.bytes_at(&mut span, at, len, len, blocking)?;
-        Ok(RecordRef::parse_slice(&bytes).is_ok().then_some(bytes))
+        Ok(is_whole(&bytes, at).then_some(bytes))
     }
 
     /// When the record at `at` was stored; `None` if there is none.
