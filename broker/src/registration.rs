@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use minimq_common::names;
@@ -17,6 +18,7 @@ use minimq_protocol::header::{
     UnRegisterBrokerRequest,
 };
 use minimq_protocol::perm;
+use parking_lot::{Condvar, Mutex};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
@@ -32,12 +34,34 @@ const GATHER: Duration = Duration::from_millis(20);
 #[derive(Debug, Default)]
 pub struct Registration {
     changed: Notify,
+    /// Changes so far.
+    wanted: AtomicU64,
+    /// Changes the name servers have been told of.
+    told: Mutex<u64>,
+    telling: Condvar,
 }
+
+/// How long a change of a topic waits for the name servers before it is answered.
+const TELL_TIMEOUT: Duration = Duration::from_secs(3);
 
 impl Registration {
     /// Topics or filter servers have changed: tell the name servers soon.
     pub fn changed(&self) {
+        self.wanted.fetch_add(1, Ordering::SeqCst);
         self.changed.notify_one();
+    }
+
+    /// Waits on this thread until the name servers were told of all changes so far, or did not answer in time.
+    pub fn wait_told(&self) {
+        let wanted = self.wanted.load(Ordering::SeqCst);
+        let mut told = self.told.lock();
+        self.telling
+            .wait_while_for(&mut told, |told| *told < wanted, TELL_TIMEOUT);
+    }
+
+    fn set_told(&self, changes: u64) {
+        *self.told.lock() = changes;
+        self.telling.notify_all();
     }
 }
 
@@ -91,7 +115,9 @@ impl Broker {
                 tokio::time::sleep(GATHER).await;
             }
             if changed || self.config.get().broker.force_register || self.version_differs().await {
+                let changes = self.registration.wanted.load(Ordering::SeqCst);
                 self.register().await;
+                self.registration.set_told(changes);
             }
         }
     }

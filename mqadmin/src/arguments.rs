@@ -18,12 +18,19 @@ pub(crate) fn normalise(arguments: &[String]) -> (Vec<String>, Option<&'static C
 
 /// `-topic` is `--topic`: one dash before a long name that is no bundle of letters.
 fn long_option(word: &str, spec: &CommandSpec) -> String {
-    let Some(name) = word.strip_prefix('-').filter(|name| !name.starts_with('-') && name.len() > 1) else {
+    let Some(name) = word
+        .strip_prefix('-')
+        .filter(|name| !name.starts_with('-') && name.len() > 1)
+    else {
         return word.to_owned();
     };
     let bare = name.split('=').next().unwrap_or(name);
     let known = spec.options.iter().any(|option| option.long == bare);
-    if known || bare == "namesrvAddr" { format!("-{word}") } else { word.to_owned() }
+    if known || bare == "namesrvAddr" {
+        format!("-{word}")
+    } else {
+        word.to_owned()
+    }
 }
 
 #[cfg(test)]
@@ -36,8 +43,14 @@ mod tests {
 
     #[test]
     fn case_and_single_dashes_are_accepted() {
-        assert_eq!(normal(&["TOPICROUTE", "-topic", "T", "-n", "a:1"]), ["topicRoute", "--topic", "T", "-n", "a:1"]);
-        assert_eq!(normal(&["topicRoute", "-tT", "-topic=T"]), ["topicRoute", "-tT", "--topic=T"]);
+        assert_eq!(
+            normal(&["TOPICROUTE", "-topic", "T", "-n", "a:1"]),
+            ["topicRoute", "--topic", "T", "-n", "a:1"]
+        );
+        assert_eq!(
+            normal(&["topicRoute", "-tT", "-topic=T"]),
+            ["topicRoute", "-tT", "--topic=T"]
+        );
         assert_eq!(normal(&["nonsense", "-topic"]), ["nonsense", "-topic"]);
     }
 }

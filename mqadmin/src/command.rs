@@ -28,19 +28,44 @@ pub(crate) enum Kind {
 }
 
 pub(crate) const fn required(short: char, long: &'static str, help: &'static str) -> Opt {
-    Opt { short, long, kind: Kind::Required, help }
+    Opt {
+        short,
+        long,
+        kind: Kind::Required,
+        help,
+    }
 }
 
 pub(crate) const fn optional(short: char, long: &'static str, help: &'static str) -> Opt {
-    Opt { short, long, kind: Kind::Optional, help }
+    Opt {
+        short,
+        long,
+        kind: Kind::Optional,
+        help,
+    }
 }
 
-pub(crate) const fn default(short: char, long: &'static str, value: &'static str, help: &'static str) -> Opt {
-    Opt { short, long, kind: Kind::Default(value), help }
+pub(crate) const fn default(
+    short: char,
+    long: &'static str,
+    value: &'static str,
+    help: &'static str,
+) -> Opt {
+    Opt {
+        short,
+        long,
+        kind: Kind::Default(value),
+        help,
+    }
 }
 
 pub(crate) const fn flag(short: char, long: &'static str, help: &'static str) -> Opt {
-    Opt { short, long, kind: Kind::Flag, help }
+    Opt {
+        short,
+        long,
+        kind: Kind::Flag,
+        help,
+    }
 }
 
 pub(crate) type Outcome = Result<Report, Failure>;
@@ -89,11 +114,17 @@ impl CommandSpec {
             command = command.mut_arg("output", |arg| arg.short('o'));
         }
         for option in self.options {
-            let mut arg = Arg::new(option.long).short(option.short).long(option.long).help(option.help);
+            let mut arg = Arg::new(option.long)
+                .short(option.short)
+                .long(option.long)
+                .help(option.help);
             arg = match option.kind {
                 Kind::Flag => arg.action(ArgAction::SetTrue),
                 kind => {
-                    arg = arg.value_name("VALUE").allow_hyphen_values(true).required(kind == Kind::Required);
+                    arg = arg
+                        .value_name("VALUE")
+                        .allow_hyphen_values(true)
+                        .required(kind == Kind::Required);
                     match kind {
                         Kind::Default(value) => arg.default_value(value),
                         _ => arg,
@@ -115,7 +146,11 @@ pub(crate) struct Given {
 
 impl Given {
     pub(crate) fn new(client: minimq_client::Client, matches: ArgMatches) -> Self {
-        Self { admin: client.admin(), client, matches }
+        Self {
+            admin: client.admin(),
+            client,
+            matches,
+        }
     }
 
     /// An option's value, trimmed; empty counts as not given.
@@ -126,7 +161,8 @@ impl Given {
 
     /// The value of a required option, or of one with a default.
     pub(crate) fn text(&self, long: &str) -> Result<&str, Failure> {
-        self.optional(long).ok_or_else(|| Failure::Usage(format!("--{long} must not be empty")))
+        self.optional(long)
+            .ok_or_else(|| Failure::Usage(format!("--{long} must not be empty")))
     }
 
     pub(crate) fn flag(&self, long: &str) -> bool {
@@ -135,7 +171,9 @@ impl Given {
 
     pub(crate) fn number<T: std::str::FromStr>(&self, long: &str) -> Result<T, Failure> {
         let text = self.text(long)?;
-        text.parse().map_err(|_| Failure::Usage(format!("--{long} is \"{text}\", it must be a whole number")))
+        text.parse().map_err(|_| {
+            Failure::Usage(format!("--{long} is \"{text}\", it must be a whole number"))
+        })
     }
 
     pub(crate) fn boolean(&self, long: &str) -> Result<bool, Failure> {
@@ -143,13 +181,17 @@ impl Given {
         match text.to_ascii_lowercase().as_str() {
             "true" => Ok(true),
             "false" => Ok(false),
-            _ => Err(Failure::Usage(format!("--{long} is \"{text}\", it must be true or false"))),
+            _ => Err(Failure::Usage(format!(
+                "--{long} is \"{text}\", it must be true or false"
+            ))),
         }
     }
 
     /// The brokers meant by `-b` (an address) or `-c` (a cluster): the masters.
     pub(crate) async fn brokers(&self) -> Result<Vec<String>, Failure> {
-        let cluster = self.optional("clusterName").or_else(|| self.cluster_option());
+        let cluster = self
+            .optional("clusterName")
+            .or_else(|| self.cluster_option());
         match (self.optional("brokerAddr"), cluster) {
             (Some(addr), _) => Ok(vec![addr.to_owned()]),
             (None, Some(cluster)) => {
@@ -166,7 +208,11 @@ impl Given {
     }
 
     fn cluster_option(&self) -> Option<&str> {
-        let value = self.matches.try_get_one::<String>("cluster").ok().flatten()?;
+        let value = self
+            .matches
+            .try_get_one::<String>("cluster")
+            .ok()
+            .flatten()?;
         Some(value.trim()).filter(|value| !value.is_empty())
     }
 }

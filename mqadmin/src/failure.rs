@@ -30,7 +30,10 @@ pub(crate) enum Failure {
 
 impl Failure {
     pub(crate) fn io(what: impl Into<String>, source: std::io::Error) -> Self {
-        Self::Io { what: what.into(), source }
+        Self::Io {
+            what: what.into(),
+            source,
+        }
     }
 
     /// 1 wrong use, 2 nothing reached, 3 refused, 5 not found.
@@ -40,16 +43,22 @@ impl Failure {
             Self::NotFound(_) => 5,
             Self::Io { .. } => 3,
             Self::Client(error) => match error {
-                Error::NoNameServer | Error::Invalid { .. } | Error::Name(_) | Error::Message { .. } => 1,
+                Error::NoNameServer
+                | Error::Invalid { .. }
+                | Error::Name(_)
+                | Error::Message { .. } => 1,
                 Error::NameServers { .. } | Error::Call(_) | Error::Timeout { .. } => 2,
-                Error::TopicNotFound { .. } | Error::BrokerNotFound { .. } | Error::NoQueue { .. } => 5,
-                Error::Refused { code, .. } => match *code {
-                    response::TOPIC_NOT_EXIST
-                    | response::QUERY_NOT_FOUND
-                    | response::SUBSCRIPTION_GROUP_NOT_EXIST
-                    | response::CONSUMER_NOT_ONLINE => 5,
-                    _ => 3,
-                },
+                Error::TopicNotFound { .. }
+                | Error::BrokerNotFound { .. }
+                | Error::NoQueue { .. } => 5,
+                Error::Refused {
+                    code:
+                        response::TOPIC_NOT_EXIST
+                        | response::QUERY_NOT_FOUND
+                        | response::SUBSCRIPTION_GROUP_NOT_EXIST
+                        | response::CONSUMER_NOT_ONLINE,
+                    ..
+                } => 5,
                 _ => 3,
             },
         }
@@ -57,14 +66,23 @@ impl Failure {
 
     /// What to try, if something can be said.
     pub(crate) fn advice(&self) -> Option<&'static str> {
-        let Self::Client(error) = self else { return None };
+        let Self::Client(error) = self else {
+            return None;
+        };
         Some(match error {
             Error::NameServers { .. } | Error::NoNameServer => {
                 "give the name server's address with -n host:port or NAMESRV_ADDR, and see that mqnamesrv runs"
             }
-            Error::TopicNotFound { .. } => "`mqadmin topicList` lists the topics, `mqadmin updateTopic` makes one",
-            Error::Call(_) => "see that the broker runs and that its brokerIP1 is an address reached from here",
-            Error::Refused { code: response::NO_PERMISSION, .. } => "see the broker's permission and access control",
+            Error::TopicNotFound { .. } => {
+                "`mqadmin topicList` lists the topics, `mqadmin updateTopic` makes one"
+            }
+            Error::Call(_) => {
+                "see that the broker runs and that its brokerIP1 is an address reached from here"
+            }
+            Error::Refused {
+                code: response::NO_PERMISSION,
+                ..
+            } => "see the broker's permission and access control",
             _ => return None,
         })
     }

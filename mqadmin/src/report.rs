@@ -8,7 +8,10 @@ use crate::text;
 #[derive(Debug)]
 enum Block {
     Line(String),
-    Table { headings: Vec<&'static str>, rows: Vec<Vec<String>> },
+    Table {
+        headings: Vec<&'static str>,
+        rows: Vec<Vec<String>>,
+    },
 }
 
 /// The outcome of a command.
@@ -22,7 +25,10 @@ pub(crate) struct Report {
 impl Report {
     /// With its JSON form.
     pub(crate) fn new(json: Value) -> Self {
-        Self { json, ..Self::default() }
+        Self {
+            json,
+            ..Self::default()
+        }
     }
 
     /// One line of text and the same as JSON `{"done": line}`.
@@ -37,7 +43,10 @@ impl Report {
     }
 
     pub(crate) fn table(mut self, headings: &[&'static str], rows: Vec<Vec<String>>) -> Self {
-        self.blocks.push(Block::Table { headings: headings.to_vec(), rows });
+        self.blocks.push(Block::Table {
+            headings: headings.to_vec(),
+            rows,
+        });
         self
     }
 

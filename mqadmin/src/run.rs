@@ -79,21 +79,33 @@ fn similar(name: &str) -> String {
         let known = spec.name.to_ascii_lowercase();
         !lower.is_empty() && (known.contains(&lower) || lower.contains(&known))
     });
-    close.map(|spec| format!(" Did you mean {}?", spec.name)).unwrap_or_default()
+    close
+        .map(|spec| format!(" Did you mean {}?", spec.name))
+        .unwrap_or_default()
 }
 
 fn perform(spec: &'static CommandSpec, matches: ArgMatches) -> u8 {
-    let json = matches.get_one::<String>("output").is_some_and(|form| form == "json");
+    let json = matches
+        .get_one::<String>("output")
+        .is_some_and(|form| form == "json");
     let outcome = confirm(spec, &matches).and_then(|()| execute(spec, matches));
     match outcome {
         Ok(report) => {
-            let text = if json { report.to_json() } else { report.to_text() };
+            let text = if json {
+                report.to_json()
+            } else {
+                report.to_text()
+            };
             // A closed pipe is the reader's wish.
             let _ = std::io::stdout().write_all(text.as_bytes());
             for missing in report.missing() {
                 eprintln!("mqadmin {}: {missing}", spec.name);
             }
-            if report.missing().is_empty() { 0 } else { PARTLY }
+            if report.missing().is_empty() {
+                0
+            } else {
+                PARTLY
+            }
         }
         Err(failure) => {
             eprintln!("mqadmin {}: {}", spec.name, failure.describe());
@@ -123,12 +135,20 @@ fn execute(spec: &'static CommandSpec, matches: ArgMatches) -> Result<Report, Fa
 
 /// Asks on a terminal before something is destroyed.
 fn confirm(spec: &CommandSpec, matches: &ArgMatches) -> Result<(), Failure> {
-    let Some(danger) = spec.danger else { return Ok(()) };
+    let Some(danger) = spec.danger else {
+        return Ok(());
+    };
     if matches.get_flag("yes") || !std::io::stdin().is_terminal() {
         return Ok(());
     }
     eprint!("This {danger}. Go on? [y/N] ");
     let mut answer = String::new();
-    std::io::stdin().read_line(&mut answer).map_err(|error| Failure::io("cannot read the answer", error))?;
-    if answer.trim().eq_ignore_ascii_case("y") { Ok(()) } else { Err(Failure::Declined("you did not say y".to_owned())) }
+    std::io::stdin()
+        .read_line(&mut answer)
+        .map_err(|error| Failure::io("cannot read the answer", error))?;
+    if answer.trim().eq_ignore_ascii_case("y") {
+        Ok(())
+    } else {
+        Err(Failure::Declined("you did not say y".to_owned()))
+    }
 }

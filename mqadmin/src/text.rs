@@ -5,7 +5,11 @@ fn width(text: &str) -> usize {
     text.chars()
         .map(|c| match c as u32 {
             0 => 0,
-            0x1100..=0x115F | 0x2E80..=0xA4CF | 0xAC00..=0xD7A3 | 0xF900..=0xFAFF | 0xFE30..=0xFE6F => 2,
+            0x1100..=0x115F
+            | 0x2E80..=0xA4CF
+            | 0xAC00..=0xD7A3
+            | 0xF900..=0xFAFF
+            | 0xFE30..=0xFE6F => 2,
             0xFF00..=0xFF60 | 0xFFE0..=0xFFE6 | 0x1F300..=0x1FAFF | 0x20000..=0x3FFFD => 2,
             _ => 1,
         })
@@ -18,7 +22,10 @@ pub(crate) fn table(out: &mut String, headings: &[&str], rows: &[Vec<String>]) {
         .iter()
         .enumerate()
         .map(|(at, heading)| {
-            let cells = rows.iter().filter_map(|row| row.get(at)).map(|cell| width(cell));
+            let cells = rows
+                .iter()
+                .filter_map(|row| row.get(at))
+                .map(|cell| width(cell));
             cells.max().unwrap_or(0).max(width(heading))
         })
         .collect();
@@ -44,7 +51,11 @@ pub(crate) fn time(ms: i64) -> String {
     }
     let time = jiff::Timestamp::from_millisecond(ms).unwrap_or(jiff::Timestamp::MAX);
     let zoned = time.to_zoned(jiff::tz::TimeZone::system());
-    format!("{},{:03}", zoned.strftime("%Y-%m-%d %H:%M:%S"), ms.rem_euclid(1000))
+    format!(
+        "{},{:03}",
+        zoned.strftime("%Y-%m-%d %H:%M:%S"),
+        ms.rem_euclid(1000)
+    )
 }
 
 /// Milliseconds of a time given as an option: `now` (−1), digits, or `yyyy-MM-dd#HH:mm:ss:SSS` in the machine's
@@ -56,11 +67,15 @@ pub(crate) fn parse_time(text: &str) -> Result<i64, String> {
     if let Ok(ms) = text.parse() {
         return Ok(ms);
     }
-    let wrong = || format!("\"{text}\" is no time: give milliseconds, now, or yyyy-MM-dd#HH:mm:ss:SSS");
+    let wrong =
+        || format!("\"{text}\" is no time: give milliseconds, now, or yyyy-MM-dd#HH:mm:ss:SSS");
     let (seconds, ms) = text.rsplit_once(':').ok_or_else(wrong)?;
     let ms: i64 = ms.parse().map_err(|_| wrong())?;
-    let time = jiff::civil::DateTime::strptime("%Y-%m-%d#%H:%M:%S", seconds).map_err(|_| wrong())?;
-    let zoned = time.to_zoned(jiff::tz::TimeZone::system()).map_err(|_| wrong())?;
+    let time =
+        jiff::civil::DateTime::strptime("%Y-%m-%d#%H:%M:%S", seconds).map_err(|_| wrong())?;
+    let zoned = time
+        .to_zoned(jiff::tz::TimeZone::system())
+        .map_err(|_| wrong())?;
     Ok(zoned.timestamp().as_millisecond() + ms)
 }
 
@@ -71,7 +86,14 @@ mod tests {
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {
         let mut out = String::new();
-        table(&mut out, &["#Topic", "#QID"], &[vec!["订单".into(), "0".into()], vec!["orders-long".into(), "1".into()]]);
+        table(
+            &mut out,
+            &["#Topic", "#QID"],
+            &[
+                vec!["订单".into(), "0".into()],
+                vec!["orders-long".into(), "1".into()],
+            ],
+        );
         assert_eq!(out, "#Topic       #QID\n订单         0\norders-long  1\n");
     }
 
@@ -80,7 +102,11 @@ mod tests {
         assert_eq!(parse_time("now"), Ok(-1));
         assert_eq!(parse_time("1700000000000"), Ok(1_700_000_000_000));
         let ms = parse_time("2026-01-05#09:30:00:017").unwrap();
-        assert!(time(ms).starts_with("2026-01-05 09:30:00,017"), "{}", time(ms));
+        assert!(
+            time(ms).starts_with("2026-01-05 09:30:00,017"),
+            "{}",
+            time(ms)
+        );
         assert!(parse_time("yesterday").unwrap_err().contains("yesterday"));
     }
 }

@@ -68,6 +68,7 @@ pub fn update_and_create(broker: &Arc<Broker>, request: &Command) -> Handled {
         }
     );
     broker.registration.changed();
+    broker.registration.wait_told();
     Ok(success_default_remark(request))
 }
 

@@ -16,7 +16,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
             optional('c', "clusterName", "All masters of this cluster"),
             required('a', "accessKey", "The account"),
             required('s', "secretKey", "Its secret, at least 7 characters"),
-            optional('w', "whiteRemoteAddress", "Addresses from which it needs no signature"),
+            optional(
+                'w',
+                "whiteRemoteAddress",
+                "Addresses from which it needs no signature",
+            ),
             optional('i', "defaultTopicPerm", "DENY, PUB, SUB or PUB|SUB"),
             optional('u', "defaultGroupPerm", "DENY, PUB, SUB or PUB|SUB"),
             optional('t', "topicPerms", "topicA=DENY,topicB=SUB"),
@@ -56,7 +60,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         options: &[
             optional('b', "brokerAddr", "The broker, host:port"),
             optional('c', "clusterName", "All masters of this cluster"),
-            required('g', "globalWhiteRemoteAddresses", "Addresses, separated by ,"),
+            required(
+                'g',
+                "globalWhiteRemoteAddresses",
+                "Addresses, separated by ,",
+            ),
             optional('p', "aclFileFullPath", "The rules file they are written to"),
         ],
         danger: None,
@@ -65,7 +73,9 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 ];
 
 fn list(given: &Given, long: &str) -> Option<Vec<String>> {
-    given.optional(long).map(|text| text.split(',').map(|item| item.trim().to_owned()).collect())
+    given
+        .optional(long)
+        .map(|text| text.split(',').map(|item| item.trim().to_owned()).collect())
 }
 
 async fn update(given: &Given) -> Outcome {
@@ -77,13 +87,17 @@ async fn update(given: &Given) -> Outcome {
         default_group_perm: given.optional("defaultGroupPerm").map(str::to_owned),
         topic_perms: list(given, "topicPerms"),
         group_perms: list(given, "groupPerms"),
-        admin: given.optional("admin").is_some_and(|value| value.eq_ignore_ascii_case("true")),
+        admin: given
+            .optional("admin")
+            .is_some_and(|value| value.eq_ignore_ascii_case("true")),
     };
     let brokers = given.brokers().await?;
     let mut report = Report::new(json!({ "accessKey": account.access_key, "brokers": brokers }));
     for addr in &brokers {
         given.admin.set_account(addr, &account).await?;
-        report = report.line(format!("create or update plain access config to {addr} success."));
+        report = report.line(format!(
+            "create or update plain access config to {addr} success."
+        ));
     }
     Ok(report)
 }
@@ -94,7 +108,9 @@ async fn delete(given: &Given) -> Outcome {
     let mut report = Report::new(json!({ "accessKey": key, "brokers": brokers }));
     for addr in &brokers {
         given.admin.delete_account(addr, key).await?;
-        report = report.line(format!("delete plain access config account from {addr} success."));
+        report = report.line(format!(
+            "delete plain access config account from {addr} success."
+        ));
     }
     Ok(report)
 }
@@ -115,7 +131,13 @@ async fn versions(given: &Given) -> Outcome {
             crate::text::time(found.version.timestamp),
         ]);
     }
-    let headings = ["#Cluster Name", "#Broker Name", "#Broker Addr", "#AclConfigVersionNum", "#AclLastUpdateTime"];
+    let headings = [
+        "#Cluster Name",
+        "#Broker Name",
+        "#Broker Addr",
+        "#AclConfigVersionNum",
+        "#AclLastUpdateTime",
+    ];
     Ok(Report::new(json.into()).table(&headings, rows))
 }
 
@@ -124,8 +146,13 @@ async fn white_addresses(given: &Given) -> Outcome {
     let brokers = given.brokers().await?;
     let mut report = Report::new(json!({ "addresses": addresses, "brokers": brokers }));
     for addr in &brokers {
-        given.admin.set_global_white_addrs(addr, addresses, given.optional("aclFileFullPath")).await?;
-        report = report.line(format!("update global white remote addresses to {addr} success."));
+        given
+            .admin
+            .set_global_white_addrs(addr, addresses, given.optional("aclFileFullPath"))
+            .await?;
+        report = report.line(format!(
+            "update global white remote addresses to {addr} success."
+        ));
     }
     Ok(report)
 }

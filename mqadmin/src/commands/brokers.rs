@@ -16,7 +16,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "clusterList",
         about: "List all of clusters",
         example: "clusterList",
-        options: &[flag('m', "moreStats", "Totals of yesterday and today instead of rates")],
+        options: &[flag(
+            'm',
+            "moreStats",
+            "Totals of yesterday and today instead of rates",
+        )],
         danger: None,
         run: |given| Box::pin(clusters(given)),
     },
@@ -76,7 +80,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         about: "Clean expired ConsumeQueue on broker.",
         example: "cleanExpiredCQ -b 127.0.0.1:10911",
         options: &[
-            optional('b', "brokerAddr", "The broker, host:port; without -b and -c: all"),
+            optional(
+                'b',
+                "brokerAddr",
+                "The broker, host:port; without -b and -c: all",
+            ),
             optional('c', "cluster", "All masters of this cluster"),
         ],
         danger: None,
@@ -87,7 +95,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         about: "Clean unused topic on broker.",
         example: "cleanUnusedTopic -b 127.0.0.1:10911",
         options: &[
-            optional('b', "brokerAddr", "The broker, host:port; without -b and -c: all"),
+            optional(
+                'b',
+                "brokerAddr",
+                "The broker, host:port; without -b and -c: all",
+            ),
             optional('c', "cluster", "All masters of this cluster"),
         ],
         danger: Some("deletes the queues of topics that no broker has any more"),
@@ -98,7 +110,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         about: "Delete expired CommitLog files",
         example: "deleteExpiredCommitLog -b 127.0.0.1:10911",
         options: &[
-            optional('b', "brokerAddr", "The broker, host:port; without -b and -c: all"),
+            optional(
+                'b',
+                "brokerAddr",
+                "The broker, host:port; without -b and -c: all",
+            ),
             optional('c', "cluster", "All masters of this cluster"),
         ],
         danger: Some("deletes commit-log files older than fileReservedTime now"),
@@ -120,11 +136,18 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
 
 /// The first of the numbers of a rate, as "12.3 12.1 11.9".
 fn first_rate(table: &BTreeMap<String, String>, key: &str) -> f64 {
-    table.get(key).and_then(|text| text.split_whitespace().next()).and_then(|n| n.parse().ok()).unwrap_or(0.0)
+    table
+        .get(key)
+        .and_then(|text| text.split_whitespace().next())
+        .and_then(|n| n.parse().ok())
+        .unwrap_or(0.0)
 }
 
 fn number(table: &BTreeMap<String, String>, key: &str) -> i64 {
-    table.get(key).and_then(|text| text.trim().parse().ok()).unwrap_or(0)
+    table
+        .get(key)
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
 }
 
 async fn clusters(given: &Given) -> Outcome {
@@ -132,13 +155,23 @@ async fn clusters(given: &Given) -> Outcome {
     let mut brokers = Vec::new();
     for (cluster, names) in &info.cluster_addr_table {
         for name in names {
-            for (id, addr) in info.broker_addr_table.get(name).into_iter().flat_map(|b| &b.broker_addrs) {
+            for (id, addr) in info
+                .broker_addr_table
+                .get(name)
+                .into_iter()
+                .flat_map(|b| &b.broker_addrs)
+            {
                 brokers.push((cluster.clone(), name.clone(), *id, addr.clone()));
             }
         }
     }
     brokers.sort();
-    let tables = join_all(brokers.iter().map(|(_, _, _, addr)| given.admin.broker_runtime(addr))).await;
+    let tables = join_all(
+        brokers
+            .iter()
+            .map(|(_, _, _, addr)| given.admin.broker_runtime(addr)),
+    )
+    .await;
     let (mut rows, mut json, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     let more = given.flag("moreStats");
     for ((cluster, name, id, addr), table) in brokers.into_iter().zip(tables) {
@@ -147,21 +180,35 @@ async fn clusters(given: &Given) -> Outcome {
             missing.push(format!("broker {name} at {addr}: {error}"));
             BTreeMap::new()
         });
-        let (put, get) = (first_rate(&table, "putTps"), first_rate(&table, "getTransferedTps"));
-        let n = |key| number(&table, key);
+        let (put, get) = (
+            first_rate(&table, "putTps"),
+            first_rate(&table, "getTransferedTps"),
+        );
+        let n = |key: &str| number(&table, key);
         let yesterday = |kind: &str| {
-            n(&format!("msg{kind}TotalTodayMorning")) - n(&format!("msg{kind}TotalYesterdayMorning"))
+            n(&format!("msg{kind}TotalTodayMorning"))
+                - n(&format!("msg{kind}TotalYesterdayMorning"))
         };
-        let today = |kind: &str| n(&format!("msg{kind}TotalTodayNow")) - n(&format!("msg{kind}TotalTodayMorning"));
+        let today = |kind: &str| {
+            n(&format!("msg{kind}TotalTodayNow")) - n(&format!("msg{kind}TotalTodayMorning"))
+        };
         let version = table.get("brokerVersionDesc").cloned().unwrap_or_default();
-        let space = table.get("commitLogDiskRatio").and_then(|t| t.parse::<f64>().ok()).unwrap_or(0.0);
+        let space = table
+            .get("commitLogDiskRatio")
+            .and_then(|t| t.parse::<f64>().ok())
+            .unwrap_or(0.0);
         json.push(json!({
             "cluster": cluster, "broker": name, "id": id, "addr": addr, "reached": reached, "version": version,
             "inTps": put, "outTps": get, "diskRatio": space, "inToday": today("Put"), "outToday": today("Get"),
             "inYesterday": yesterday("Put"), "outYesterday": yesterday("Get"),
         }));
         rows.push(if more {
-            let totals = [yesterday("Put"), yesterday("Get"), today("Put"), today("Get")];
+            let totals = [
+                yesterday("Put"),
+                yesterday("Get"),
+                today("Put"),
+                today("Get"),
+            ];
             let mut row = vec![cluster, name];
             row.extend(totals.map(|total| total.to_string()));
             row
@@ -174,8 +221,14 @@ async fn clusters(given: &Given) -> Outcome {
                 )
             };
             let earliest = n("earliestMessageTimeStamp");
-            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
-            let hours = if earliest > 0 { (now.as_millis() as f64 - earliest as f64) / 3_600_000.0 } else { 0.0 };
+            let now = std::time::SystemTime::now()
+                .duration_since(std::time::UNIX_EPOCH)
+                .unwrap_or_default();
+            let hours = if earliest > 0 {
+                (now.as_millis() as f64 - earliest as f64) / 3_600_000.0
+            } else {
+                0.0
+            };
             vec![
                 cluster,
                 name,
@@ -191,7 +244,14 @@ async fn clusters(given: &Given) -> Outcome {
         });
     }
     let headings: &[&str] = if more {
-        &["#Cluster Name", "#Broker Name", "#InTotalYest", "#OutTotalYest", "#InTotalToday", "#OutTotalToday"]
+        &[
+            "#Cluster Name",
+            "#Broker Name",
+            "#InTotalYest",
+            "#OutTotalYest",
+            "#InTotalToday",
+            "#OutTotalToday",
+        ]
     } else {
         &[
             "#Cluster Name",
@@ -216,7 +276,11 @@ async fn status(given: &Given) -> Outcome {
     for addr in &brokers {
         let table = given.admin.broker_runtime(addr).await?;
         for line in key_lines(&table) {
-            report = report.line(if brokers.len() > 1 { format!("{addr:<24} {line}") } else { line });
+            report = report.line(if brokers.len() > 1 {
+                format!("{addr:<24} {line}")
+            } else {
+                line
+            });
         }
         json.insert(addr.clone(), json!(table));
     }
@@ -230,7 +294,9 @@ async fn get_config(given: &Given) -> Outcome {
     for addr in &brokers {
         let table = pairs(&given.admin.broker_config(addr).await?);
         report = report.line(format!("============{addr}============"));
-        report = table.iter().fold(report, |report, (key, value)| report.line(format!("{key:<50}=  {value}")));
+        report = table.iter().fold(report, |report, (key, value)| {
+            report.line(format!("{key:<50}=  {value}"))
+        });
         json.insert(addr.clone(), json!(table));
     }
     let text = report.to_text();
@@ -262,12 +328,14 @@ async fn permission(given: &Given, add: bool) -> Outcome {
         match changed {
             Ok(topics) => {
                 json.push(json!({ "nameServer": server, "topics": topics }));
-                report = report
-                    .line(format!("{verb} write perm of broker[{broker}] in name server[{server}] OK, {topics}"));
+                report = report.line(format!(
+                    "{verb} write perm of broker[{broker}] in name server[{server}] OK, {topics}"
+                ));
             }
             Err(error) => {
-                report = report
-                    .partly(format!("{verb} write perm of broker[{broker}] in name server[{server}] Failed: {error}"));
+                report = report.partly(format!(
+                    "{verb} write perm of broker[{broker}] in name server[{server}] Failed: {error}"
+                ));
                 failed = Some(error);
             }
         }
@@ -293,10 +361,19 @@ async fn clean(given: &Given, what: Clean) -> Outcome {
     let brokers = match (given.optional("brokerAddr"), given.optional("cluster")) {
         (None, None) => {
             let info = given.admin.cluster_info().await?;
-            info.broker_addr_table.into_values().flat_map(|b| b.broker_addrs.into_values()).collect()
+            info.broker_addr_table
+                .into_values()
+                .flat_map(|b| b.broker_addrs.into_values())
+                .collect()
         }
         (Some(addr), _) => vec![addr.to_owned()],
-        (None, Some(cluster)) => given.admin.masters_of_cluster(cluster).await?.into_iter().map(|(_, a)| a).collect(),
+        (None, Some(cluster)) => given
+            .admin
+            .masters_of_cluster(cluster)
+            .await?
+            .into_iter()
+            .map(|(_, a)| a)
+            .collect(),
     };
     if brokers.is_empty() {
         return Err(given.optional("cluster").map_or_else(
@@ -318,7 +395,10 @@ async fn clean(given: &Given, what: Clean) -> Outcome {
 
 async fn consume_stats(given: &Given) -> Outcome {
     let level: i64 = given.number("level")?;
-    let stats = given.admin.broker_consume_stats(given.text("brokerAddr")?, given.boolean("order")?).await?;
+    let stats = given
+        .admin
+        .broker_consume_stats(given.text("brokerAddr")?, given.boolean("order")?)
+        .await?;
     let (mut rows, mut json) = (Vec::new(), Vec::new());
     let groups = stats.consume_stats_list.iter().flatten();
     for (group, tables) in groups {
@@ -343,10 +423,20 @@ async fn consume_stats(given: &Given) -> Outcome {
             ]);
         }
     }
-    let headings =
-        ["#Topic", "#Group", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", "#Diff", "#LastTime"];
-    Ok(Report::new(json!({ "queues": json, "diffTotal": stats.total_diff }))
-        .table(&headings, rows)
-        .line("")
-        .line(format!("Diff Total: {}", stats.total_diff)))
+    let headings = [
+        "#Topic",
+        "#Group",
+        "#Broker Name",
+        "#QID",
+        "#Broker Offset",
+        "#Consumer Offset",
+        "#Diff",
+        "#LastTime",
+    ];
+    Ok(
+        Report::new(json!({ "queues": json, "diffTotal": stats.total_diff }))
+            .table(&headings, rows)
+            .line("")
+            .line(format!("Diff Total: {}", stats.total_diff)),
+    )
 }

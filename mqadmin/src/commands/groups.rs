@@ -22,13 +22,38 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
             optional('c', "clusterName", "All masters of this cluster"),
             required('g', "groupName", "The consumer group"),
             default('s', "consumeEnable", "true", "May consume at all"),
-            default('m', "consumeFromMinEnable", "true", "May begin at the smallest offset"),
-            default('d', "consumeBroadcastEnable", "true", "May consume as broadcast"),
+            default(
+                'm',
+                "consumeFromMinEnable",
+                "true",
+                "May begin at the smallest offset",
+            ),
+            default(
+                'd',
+                "consumeBroadcastEnable",
+                "true",
+                "May consume as broadcast",
+            ),
             default('q', "retryQueueNums", "1", "Queues of the retry topic"),
-            default('r', "retryMaxTimes", "16", "Deliveries before a message is a dead letter"),
+            default(
+                'r',
+                "retryMaxTimes",
+                "16",
+                "Deliveries before a message is a dead letter",
+            ),
             default('i', "brokerId", "0", "Broker id to read from"),
-            default('w', "whichBrokerWhenConsumeSlowly", "1", "Broker id suggested when far behind"),
-            default('a', "notifyConsumerIdsChanged", "true", "Tell members of changes"),
+            default(
+                'w',
+                "whichBrokerWhenConsumeSlowly",
+                "1",
+                "Broker id suggested when far behind",
+            ),
+            default(
+                'a',
+                "notifyConsumerIdsChanged",
+                "true",
+                "Tell members of changes",
+            ),
         ],
         danger: None,
         run: |given| Box::pin(update(given)),
@@ -69,7 +94,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "producerConnection",
         about: "Query producer's socket connection and client version",
         example: "producerConnection -g shop -t Orders",
-        options: &[required('g', "producerGroup", "The producer group"), required('t', "topic", "A topic it sends to")],
+        options: &[
+            required('g', "producerGroup", "The producer group"),
+            required('t', "topic", "A topic it sends to"),
+        ],
         danger: None,
         run: |given| Box::pin(producer_connections(given)),
     },
@@ -86,8 +114,17 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         about: "Query consumers's progress, speed",
         example: "consumerProgress -g billing",
         options: &[
-            optional('g', "groupName", "One group, queue by queue; without it all groups"),
-            default('s', "showClientIP", "false", "With the client of each queue"),
+            optional(
+                'g',
+                "groupName",
+                "One group, queue by queue; without it all groups",
+            ),
+            default(
+                's',
+                "showClientIP",
+                "false",
+                "With the client of each queue",
+            ),
         ],
         danger: None,
         run: |given| Box::pin(progress(given)),
@@ -134,7 +171,9 @@ async fn delete(given: &Given) -> Outcome {
     let mut report = Report::new(json!({ "group": group, "brokers": brokers }));
     for addr in &brokers {
         given.admin.delete_group(addr, group, offsets).await?;
-        report = report.line(format!("delete subscription group [{group}] from broker [{addr}] success."));
+        report = report.line(format!(
+            "delete subscription group [{group}] from broker [{addr}] success."
+        ));
     }
     Ok(report)
 }
@@ -144,8 +183,12 @@ async fn config(given: &Given) -> Outcome {
     let info = given.admin.cluster_info().await?;
     let (mut json, mut report) = (Vec::new(), Report::default());
     for broker in info.broker_addr_table.values() {
-        let Some(addr) = broker.broker_addrs.get(&0) else { continue };
-        let Some(found) = given.admin.group_config(addr, group).await? else { continue };
+        let Some(addr) = broker.broker_addrs.get(&0) else {
+            continue;
+        };
+        let Some(found) = given.admin.group_config(addr, group).await? else {
+            continue;
+        };
         let bytes = found.to_json(minimq_protocol::json::Flavour::Standard);
         let value: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
         report = report.line(format!("broker {} ({addr})", broker.broker_name));
@@ -155,7 +198,9 @@ async fn config(given: &Given) -> Outcome {
         json.push(json!({ "broker": broker.broker_name, "config": value }));
     }
     if json.is_empty() {
-        return Err(Failure::NotFound(format!("no broker knows consumer group {group}")));
+        return Err(Failure::NotFound(format!(
+            "no broker knows consumer group {group}"
+        )));
     }
     let text = report.to_text();
     Ok(Report::new(json.into()).line(text.trim_end()))
@@ -167,34 +212,68 @@ fn language(language: &Option<String>) -> String {
 
 async fn connections(given: &Given) -> Outcome {
     let group = given.text("consumerGroup")?;
-    let found = given.admin.consumer_connections(group, given.optional("brokerAddr")).await?;
+    let found = given
+        .admin
+        .consumer_connections(group, given.optional("brokerAddr"))
+        .await?;
     let bytes = found.to_json(minimq_protocol::json::Flavour::Standard);
     let json = serde_json::from_slice(&bytes).unwrap_or_default();
     let clients = found.connection_set.iter().map(|c| {
-        vec![c.client_id.clone(), c.client_addr.clone(), language(&c.language), version::name(c.version).into_owned()]
+        vec![
+            c.client_id.clone(),
+            c.client_addr.clone(),
+            language(&c.language),
+            version::name(c.version).into_owned(),
+        ]
     });
-    let subscriptions =
-        found.subscription_table.values().map(|s| vec![s.topic.clone(), s.sub_string.clone()]);
+    let subscriptions = found
+        .subscription_table
+        .values()
+        .map(|s| vec![s.topic.clone(), s.sub_string.clone()]);
     let shown = |value: Option<String>| value.unwrap_or_default();
     Ok(Report::new(json)
-        .table(&["#ClientId", "#ClientAddr", "#Language", "#Version"], clients.collect())
+        .table(
+            &["#ClientId", "#ClientAddr", "#Language", "#Version"],
+            clients.collect(),
+        )
         .line("")
         .line("Below is subscription:")
         .table(&["#Topic", "#SubExpression"], subscriptions.collect())
         .line("")
-        .line(format!("ConsumeType: {}", shown(found.consume_type.map(|t| t.to_string()))))
-        .line(format!("MessageModel: {}", shown(found.message_model.map(|m| m.to_string()))))
-        .line(format!("ConsumeFromWhere: {}", shown(found.consume_from_where.map(|w| w.to_string())))))
+        .line(format!(
+            "ConsumeType: {}",
+            shown(found.consume_type.map(|t| t.to_string()))
+        ))
+        .line(format!(
+            "MessageModel: {}",
+            shown(found.message_model.map(|m| m.to_string()))
+        ))
+        .line(format!(
+            "ConsumeFromWhere: {}",
+            shown(found.consume_from_where.map(|w| w.to_string()))
+        )))
 }
 
 async fn producer_connections(given: &Given) -> Outcome {
-    let found = given.admin.producer_connections(given.text("producerGroup")?, given.text("topic")?).await?;
+    let found = given
+        .admin
+        .producer_connections(given.text("producerGroup")?, given.text("topic")?)
+        .await?;
     let bytes = found.to_json(minimq_protocol::json::Flavour::Standard);
     let rows = found.connection_set.iter().map(|c| {
-        vec![c.client_id.clone(), c.client_addr.clone(), language(&c.language), version::name(c.version).into_owned()]
+        vec![
+            c.client_id.clone(),
+            c.client_addr.clone(),
+            language(&c.language),
+            version::name(c.version).into_owned(),
+        ]
     });
-    Ok(Report::new(serde_json::from_slice(&bytes).unwrap_or_default())
-        .table(&["#ClientId", "#ClientAddr", "#Language", "#Version"], rows.collect()))
+    Ok(
+        Report::new(serde_json::from_slice(&bytes).unwrap_or_default()).table(
+            &["#ClientId", "#ClientAddr", "#Language", "#Version"],
+            rows.collect(),
+        ),
+    )
 }
 
 async fn producers(given: &Given) -> Outcome {
@@ -212,14 +291,32 @@ async fn producers(given: &Given) -> Outcome {
             ]
         })
     });
-    let headings = ["#Group", "#ClientId", "#ClientAddr", "#Language", "#Version", "#Last Heartbeat"];
-    Ok(Report::new(serde_json::from_slice(&bytes).unwrap_or_default()).table(&headings, rows.collect()))
+    let headings = [
+        "#Group",
+        "#ClientId",
+        "#ClientAddr",
+        "#Language",
+        "#Version",
+        "#Last Heartbeat",
+    ];
+    Ok(
+        Report::new(serde_json::from_slice(&bytes).unwrap_or_default())
+            .table(&headings, rows.collect()),
+    )
 }
 
 /// Which client has which queue, of the members that tell.
-async fn owners(given: &Given, group: &str) -> BTreeMap<minimq_protocol::body::MessageQueue, String> {
+async fn owners(
+    given: &Given,
+    group: &str,
+) -> BTreeMap<minimq_protocol::body::MessageQueue, String> {
     let mut owners = BTreeMap::new();
-    for id in given.admin.consumer_ids(group, None).await.unwrap_or_default() {
+    for id in given
+        .admin
+        .consumer_ids(group, None)
+        .await
+        .unwrap_or_default()
+    {
         if let Ok(info) = given.admin.running_info(group, &id, false).await {
             owners.extend(info.mq_table.into_keys().map(|queue| (queue, id.clone())));
         }
@@ -228,9 +325,15 @@ async fn owners(given: &Given, group: &str) -> BTreeMap<minimq_protocol::body::M
 }
 
 async fn progress(given: &Given) -> Outcome {
-    let Some(group) = given.optional("groupName") else { return progress_of_all(given).await };
+    let Some(group) = given.optional("groupName") else {
+        return progress_of_all(given).await;
+    };
     let stats = given.admin.consume_stats(group, None).await?;
-    let owners = if given.boolean("showClientIP")? { owners(given, group).await } else { BTreeMap::new() };
+    let owners = if given.boolean("showClientIP")? {
+        owners(given, group).await
+    } else {
+        BTreeMap::new()
+    };
     let mut total = 0;
     let (mut rows, mut json) = (Vec::new(), Vec::new());
     for (queue, offsets) in &stats.offset_table {
@@ -253,15 +356,29 @@ async fn progress(given: &Given) -> Outcome {
             owner,
         ]);
     }
-    let headings =
-        ["#Topic", "#Broker Name", "#QID", "#Broker Offset", "#Consumer Offset", "#Diff", "#LastTime", "#Client IP"];
-    let shown = if owners.is_empty() { &headings[..7] } else { &headings[..] };
+    let headings = [
+        "#Topic",
+        "#Broker Name",
+        "#QID",
+        "#Broker Offset",
+        "#Consumer Offset",
+        "#Diff",
+        "#LastTime",
+        "#Client IP",
+    ];
+    let shown = if owners.is_empty() {
+        &headings[..7]
+    } else {
+        &headings[..]
+    };
     let tps = stats.consume_tps;
-    Ok(Report::new(json!({ "group": group, "queues": json, "diffTotal": total, "consumeTps": tps }))
-        .table(shown, rows)
-        .line("")
-        .line(format!("Consume TPS: {tps:.2}"))
-        .line(format!("Diff Total: {total}")))
+    Ok(Report::new(
+        json!({ "group": group, "queues": json, "diffTotal": total, "consumeTps": tps }),
+    )
+    .table(shown, rows)
+    .line("")
+    .line(format!("Consume TPS: {tps:.2}"))
+    .line(format!("Diff Total: {total}")))
 }
 
 /// Groups that every broker has.
@@ -273,13 +390,24 @@ fn is_shown(group: &str) -> bool {
 
 async fn progress_of_all(given: &Given) -> Outcome {
     let info = given.admin.cluster_info().await?;
-    let masters: Vec<String> =
-        info.broker_addr_table.values().filter_map(|broker| broker.broker_addrs.get(&0).cloned()).collect();
+    let masters: Vec<String> = info
+        .broker_addr_table
+        .values()
+        .filter_map(|broker| broker.broker_addrs.get(&0).cloned())
+        .collect();
     let mut groups = BTreeSet::new();
     let mut report = Report::default();
-    for (addr, known) in masters.iter().zip(join_all(masters.iter().map(|addr| given.admin.groups(addr))).await) {
+    for (addr, known) in masters
+        .iter()
+        .zip(join_all(masters.iter().map(|addr| given.admin.groups(addr))).await)
+    {
         match known {
-            Ok(known) => groups.extend(known.subscription_group_table.into_keys().filter(|group| is_shown(group))),
+            Ok(known) => groups.extend(
+                known
+                    .subscription_group_table
+                    .into_keys()
+                    .filter(|group| is_shown(group)),
+            ),
             Err(error) => report = report.partly(format!("{addr}: {error}")),
         }
     }
@@ -287,17 +415,34 @@ async fn progress_of_all(given: &Given) -> Outcome {
     let (mut rows, mut json) = (Vec::new(), Vec::new());
     for part in groups.chunks(32) {
         let all = part.iter().map(|group| async {
-            let stats = given.admin.consume_stats(group, None).await.unwrap_or_else(|_| ConsumeStats::default());
-            (stats, given.admin.consumer_connections(group, None).await.ok())
+            let stats = given
+                .admin
+                .consume_stats(group, None)
+                .await
+                .unwrap_or_else(|_| ConsumeStats::default());
+            (
+                stats,
+                given.admin.consumer_connections(group, None).await.ok(),
+            )
         });
         for (group, (stats, online)) in part.iter().zip(join_all(all).await) {
-            let diff: i64 = stats.offset_table.values().map(|o| o.broker_offset - o.consumer_offset).sum();
+            let diff: i64 = stats
+                .offset_table
+                .values()
+                .map(|o| o.broker_offset - o.consumer_offset)
+                .sum();
             let count = online.as_ref().map_or(0, |c| c.connection_set.len());
-            let newest = online.as_ref().and_then(|c| c.connection_set.iter().map(|c| c.version).max());
+            let newest = online
+                .as_ref()
+                .and_then(|c| c.connection_set.iter().map(|c| c.version).max());
             let version = newest.map_or("OFFLINE".to_owned(), |v| version::name(v).into_owned());
             let model = online.as_ref().and_then(|c| c.message_model);
             let kind = online.as_ref().and_then(|c| c.consume_type).map(|kind| {
-                if kind == minimq_protocol::body::ConsumeType::ConsumeActively { "PULL" } else { "PUSH" }
+                if kind == minimq_protocol::body::ConsumeType::ConsumeActively {
+                    "PULL"
+                } else {
+                    "PUSH"
+                }
             });
             json.push(json!({
                 "group": group, "count": count, "version": version, "type": kind,
@@ -315,7 +460,15 @@ async fn progress_of_all(given: &Given) -> Outcome {
         }
     }
     let missing = report.missing().to_vec();
-    let headings = ["#Group", "#Count", "#Version", "#Type", "#Model", "#TPS", "#Diff Total"];
+    let headings = [
+        "#Group",
+        "#Count",
+        "#Version",
+        "#Type",
+        "#Model",
+        "#TPS",
+        "#Diff Total",
+    ];
     let report = Report::new(json.into()).table(&headings, rows);
     Ok(missing.into_iter().fold(report, Report::partly))
 }
@@ -324,11 +477,20 @@ async fn status(given: &Given) -> Outcome {
     let group = given.text("consumerGroup")?;
     let ids = match given.optional("clientId") {
         Some(id) => vec![id.to_owned()],
-        None => given.admin.consumer_ids(group, given.optional("brokerAddr")).await?,
+        None => {
+            given
+                .admin
+                .consumer_ids(group, given.optional("brokerAddr"))
+                .await?
+        }
     };
     let (mut json, mut report) = (Vec::new(), Report::default());
     for id in ids {
-        let info = match given.admin.running_info(group, &id, given.flag("jstack")).await {
+        let info = match given
+            .admin
+            .running_info(group, &id, given.flag("jstack"))
+            .await
+        {
             Ok(info) => info,
             Err(error) => {
                 report = report.partly(format!("{id}: {error}"));
@@ -353,7 +515,16 @@ async fn status(given: &Given) -> Outcome {
                 text::time(state.last_consume_timestamp),
             ]
         });
-        let headings = ["#Topic", "#Broker Name", "#QID", "#Offset", "#Cached", "#Locked", "#Last Pull", "#Last Consume"];
+        let headings = [
+            "#Topic",
+            "#Broker Name",
+            "#QID",
+            "#Offset",
+            "#Cached",
+            "#Locked",
+            "#Last Pull",
+            "#Last Consume",
+        ];
         report = report.table(&headings, rows.collect());
         if let Some(stacks) = info.jstack {
             report = report.line(stacks);

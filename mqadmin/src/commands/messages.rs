@@ -28,7 +28,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "queryMsgByKey",
         about: "Query Message by Key",
         example: "queryMsgByKey -t Orders -k order-17",
-        options: &[required('t', "topic", "The topic"), required('k', "msgKey", "The key")],
+        options: &[
+            required('t', "topic", "The topic"),
+            required('k', "msgKey", "The key"),
+        ],
         danger: None,
         run: |given| Box::pin(by_key(given)),
     },
@@ -36,7 +39,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "queryMsgByUniqueKey",
         about: "Query Message by Unique key",
         example: "queryMsgByUniqueKey -t Orders -i 0A0000090DEF18B4AAC27E0F3A5C0001",
-        options: &[required('i', "msgId", "The client's id"), required('t', "topic", "The topic")],
+        options: &[
+            required('i', "msgId", "The client's id"),
+            required('t', "topic", "The topic"),
+        ],
         danger: None,
         run: |given| Box::pin(by_unique_key(given)),
     },
@@ -60,7 +66,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         options: &[
             required('t', "topic", "The topic"),
             default('s', "subExpression", "*", "Tags, as TagA || TagB"),
-            optional('b', "beginTimestamp", "Stored not before: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS"),
+            optional(
+                'b',
+                "beginTimestamp",
+                "Stored not before: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS",
+            ),
             optional('e', "endTimestamp", "Stored before"),
             default('d', "printBody", "true", "With the bodies"),
         ],
@@ -91,7 +101,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
             optional('b', "brokerName", "Only this broker"),
             optional('i', "queueId", "Only this queue, with -b"),
             optional('o', "offset", "From here on, with -i"),
-            optional('s', "beginTimestamp", "Stored not before: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS"),
+            optional(
+                's',
+                "beginTimestamp",
+                "Stored not before: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS",
+            ),
             optional('e', "endTimestamp", "Stored before"),
             default('c', "MessageNumber", "128", "Messages at most"),
         ],
@@ -130,7 +144,11 @@ fn to_json(message: &Delivery) -> Value {
 
 /// The labels of the stock tool; the body is shown instead of being written to a file.
 fn describe(report: Report, message: &Delivery) -> Report {
-    let properties: Vec<String> = message.properties().iter().map(|(name, value)| format!("{name}={value}")).collect();
+    let properties: Vec<String> = message
+        .properties()
+        .iter()
+        .map(|(name, value)| format!("{name}={value}"))
+        .collect();
     let keys: Vec<&str> = message.keys().collect();
     let rows = [
         ("OffsetID:", message.offset_id()),
@@ -139,21 +157,36 @@ fn describe(report: Report, message: &Delivery) -> Report {
         ("Keys:", format!("[{}]", keys.join(" "))),
         ("Queue ID:", message.record().queue_id().to_string()),
         ("Queue Offset:", message.queue_offset().to_string()),
-        ("CommitLog Offset:", message.record().physical_offset().to_string()),
-        ("Reconsume Times:", message.record().reconsume_times().to_string()),
+        (
+            "CommitLog Offset:",
+            message.record().physical_offset().to_string(),
+        ),
+        (
+            "Reconsume Times:",
+            message.record().reconsume_times().to_string(),
+        ),
         ("Born Timestamp:", text::time(message.born_ms())),
         ("Store Timestamp:", text::time(message.stored_ms())),
         ("Born Host:", message.born_host().to_string()),
         ("Store Host:", message.record().store_host().to_string()),
         ("System Flag:", message.record().sys_flag().to_string()),
         ("Properties:", format!("{{{}}}", properties.join(", "))),
-        ("Message Body:", String::from_utf8_lossy(message.body()).into_owned()),
+        (
+            "Message Body:",
+            String::from_utf8_lossy(message.body()).into_owned(),
+        ),
     ];
-    rows.into_iter().fold(report, |report, (label, value)| report.line(format!("{label:<20} {value}")))
+    rows.into_iter().fold(report, |report, (label, value)| {
+        report.line(format!("{label:<20} {value}"))
+    })
 }
 
 async fn with_tracks(given: &Given, message: &Delivery) -> Outcome {
-    let tracks = given.admin.message_tracks(message).await.unwrap_or_default();
+    let tracks = given
+        .admin
+        .message_tracks(message)
+        .await
+        .unwrap_or_default();
     let mut json = to_json(message);
     json["tracks"] = tracks
         .iter()
@@ -171,7 +204,12 @@ async fn with_tracks(given: &Given, message: &Delivery) -> Outcome {
 }
 
 async fn by_id(given: &Given) -> Outcome {
-    let ids: Vec<&str> = given.text("msgId")?.split(',').map(str::trim).filter(|id| !id.is_empty()).collect();
+    let ids: Vec<&str> = given
+        .text("msgId")?
+        .split(',')
+        .map(str::trim)
+        .filter(|id| !id.is_empty())
+        .collect();
     match ids.as_slice() {
         [id] => with_tracks(given, &given.admin.message_by_offset_id(id).await?).await,
         ids => {
@@ -197,36 +235,57 @@ async fn by_key(given: &Given) -> Outcome {
     };
     let found = given.admin.messages_by_key(lookup).await?;
     if found.is_empty() {
-        return Err(Failure::NotFound(format!("topic {} holds no message with key {}", lookup.topic, lookup.key)));
+        return Err(Failure::NotFound(format!(
+            "topic {} holds no message with key {}",
+            lookup.topic, lookup.key
+        )));
     }
-    let rows =
-        found.iter().map(|m| vec![m.id(), m.record().queue_id().to_string(), m.queue_offset().to_string()]);
-    Ok(Report::new(found.iter().map(to_json).collect()).table(&["#Message ID", "#QID", "#Offset"], rows.collect()))
+    let rows = found.iter().map(|m| {
+        vec![
+            m.id(),
+            m.record().queue_id().to_string(),
+            m.queue_offset().to_string(),
+        ]
+    });
+    Ok(Report::new(found.iter().map(to_json).collect())
+        .table(&["#Message ID", "#QID", "#Offset"], rows.collect()))
 }
 
 async fn by_unique_key(given: &Given) -> Outcome {
     let (topic, id) = (given.text("topic")?, given.text("msgId")?);
     let found = given.admin.message_by_unique_id(topic, id).await?;
-    let message = found.ok_or_else(|| Failure::NotFound(format!("topic {topic} holds no message with id {id}")))?;
+    let message = found
+        .ok_or_else(|| Failure::NotFound(format!("topic {topic} holds no message with id {id}")))?;
     with_tracks(given, &message).await
 }
 
 async fn by_offset(given: &Given) -> Outcome {
-    let queue = MessageQueue::new(given.text("topic")?, given.text("brokerName")?, given.number("queueId")?);
+    let queue = MessageQueue::new(
+        given.text("topic")?,
+        given.text("brokerName")?,
+        given.number("queueId")?,
+    );
     let offset = given.number("offset")?;
     let pulled = given.admin.pull(&queue, "*", offset, 1).await?;
-    let message = pulled.messages.into_iter().find(|m| m.queue_offset() == offset).ok_or_else(|| {
-        Failure::NotFound(format!(
-            "{queue} has no message at {offset}: it begins at {} and ends before {}",
-            pulled.min_offset, pulled.max_offset
-        ))
-    })?;
+    let message = pulled
+        .messages
+        .into_iter()
+        .find(|m| m.queue_offset() == offset)
+        .ok_or_else(|| {
+            Failure::NotFound(format!(
+                "{queue} has no message at {offset}: it begins at {} and ends before {}",
+                pulled.min_offset, pulled.max_offset
+            ))
+        })?;
     with_tracks(given, &message).await
 }
 
 /// A time option in milliseconds.
 fn time(given: &Given, long: &str) -> Result<Option<i64>, Failure> {
-    given.optional(long).map(|text| text::parse_time(text).map_err(Failure::Usage)).transpose()
+    given
+        .optional(long)
+        .map(|text| text::parse_time(text).map_err(Failure::Usage))
+        .transpose()
 }
 
 /// Walks a queue from an offset to another.
@@ -254,7 +313,10 @@ async fn walk(
 }
 
 async fn range(given: &Given, queue: &MessageQueue) -> Result<(i64, i64), Failure> {
-    let (min, max) = (given.admin.min_offset(queue).await?, given.admin.max_offset(queue).await?);
+    let (min, max) = (
+        given.admin.min_offset(queue).await?,
+        given.admin.max_offset(queue).await?,
+    );
     let from = match time(given, "beginTimestamp")? {
         Some(when) => given.admin.search_offset(queue, when).await?.max(min),
         None => min,
@@ -267,14 +329,22 @@ async fn range(given: &Given, queue: &MessageQueue) -> Result<(i64, i64), Failur
 }
 
 async fn print(given: &Given) -> Outcome {
-    let (topic, tags, bodies) = (given.text("topic")?, given.text("subExpression")?, given.boolean("printBody")?);
+    let (topic, tags, bodies) = (
+        given.text("topic")?,
+        given.text("subExpression")?,
+        given.boolean("printBody")?,
+    );
     let route = given.admin.topic_route(topic).await?;
     let (mut json, mut lines) = (Vec::new(), Vec::new());
     for queue in route.readable.iter() {
         let (from, to) = range(given, queue).await?;
         lines.push(format!("minOffset={from}, maxOffset={to}, {queue}"));
         walk(given, queue, tags, (from, to), |message| {
-            let body = if bodies { format!(" BODY: {}", String::from_utf8_lossy(message.body())) } else { String::new() };
+            let body = if bodies {
+                format!(" BODY: {}", String::from_utf8_lossy(message.body()))
+            } else {
+                String::new()
+            };
             lines.push(format!(
                 "MSGID: {} queueOffset={} tags={} stored={}{body}",
                 message.id(),
@@ -287,7 +357,9 @@ async fn print(given: &Given) -> Outcome {
         })
         .await?;
     }
-    Ok(lines.into_iter().fold(Report::new(json.into()), Report::line))
+    Ok(lines
+        .into_iter()
+        .fold(Report::new(json.into()), Report::line))
 }
 
 async fn send(given: &Given) -> Outcome {
@@ -299,7 +371,10 @@ async fn send(given: &Given) -> Outcome {
     if let Some(tag) = given.optional("tags") {
         message = message.tag(tag);
     }
-    let queue_id: Option<i32> = given.optional("qid").map(|_| given.number("qid")).transpose()?;
+    let queue_id: Option<i32> = given
+        .optional("qid")
+        .map(|_| given.number("qid"))
+        .transpose()?;
     let producer = given.client.producer("MQADMIN_PRODUCER").build().await?;
     let receipt = match (given.optional("broker"), queue_id) {
         (Some(broker), id) => {
@@ -307,7 +382,9 @@ async fn send(given: &Given) -> Outcome {
             producer.send_to(&queue, message).await?
         }
         (None, Some(_)) => {
-            return Err(Failure::Usage("Broker name must be set if the queue is chosen!".to_owned()));
+            return Err(Failure::Usage(
+                "Broker name must be set if the queue is chosen!".to_owned(),
+            ));
         }
         (None, None) => producer.send(message).await?,
     };
@@ -328,27 +405,46 @@ async fn send(given: &Given) -> Outcome {
         "broker": receipt.queue.broker_name, "queueId": receipt.queue.queue_id, "status": status,
         "id": receipt.id, "offsetId": receipt.offset_id, "queueOffset": receipt.queue_offset,
     });
-    Ok(Report::new(json).table(&["#Broker Name", "#QID", "#Send Result", "#MsgId"], vec![row]))
+    Ok(Report::new(json).table(
+        &["#Broker Name", "#QID", "#Send Result", "#MsgId"],
+        vec![row],
+    ))
 }
 
 async fn consume(given: &Given) -> Outcome {
     let topic = given.text("topic")?;
-    let (broker, most) = (given.optional("brokerName"), given.number::<usize>("MessageNumber")?);
-    let queue_id: Option<i32> = given.optional("queueId").map(|_| given.number("queueId")).transpose()?;
-    let offset: Option<i64> = given.optional("offset").map(|_| given.number("offset")).transpose()?;
+    let (broker, most) = (
+        given.optional("brokerName"),
+        given.number::<usize>("MessageNumber")?,
+    );
+    let queue_id: Option<i32> = given
+        .optional("queueId")
+        .map(|_| given.number("queueId"))
+        .transpose()?;
+    let offset: Option<i64> = given
+        .optional("offset")
+        .map(|_| given.number("offset"))
+        .transpose()?;
     if queue_id.is_some() && broker.is_none() {
-        return Err(Failure::Usage("give the broker's name with -b if a queue is chosen with -i".to_owned()));
+        return Err(Failure::Usage(
+            "give the broker's name with -b if a queue is chosen with -i".to_owned(),
+        ));
     }
     if offset.is_some() && queue_id.is_none() {
-        return Err(Failure::Usage("choose a queue with -b and -i if an offset is given with -o".to_owned()));
+        return Err(Failure::Usage(
+            "choose a queue with -b and -i if an offset is given with -o".to_owned(),
+        ));
     }
     let route = given.admin.topic_route(topic).await?;
     let wanted = |queue: &&MessageQueue| {
-        broker.is_none_or(|name| queue.broker_name == name) && queue_id.is_none_or(|id| queue.queue_id == id)
+        broker.is_none_or(|name| queue.broker_name == name)
+            && queue_id.is_none_or(|id| queue.queue_id == id)
     };
     let queues: Vec<&MessageQueue> = route.readable.iter().filter(wanted).collect();
     if queues.is_empty() {
-        return Err(Failure::NotFound(format!("topic {topic} has no such queue")));
+        return Err(Failure::NotFound(format!(
+            "topic {topic} has no such queue"
+        )));
     }
     let (mut json, mut lines) = (Vec::new(), Vec::new());
     for queue in queues {
@@ -370,7 +466,9 @@ async fn consume(given: &Given) -> Outcome {
         })
         .await?;
     }
-    Ok(lines.into_iter().fold(Report::new(json.into()), Report::line))
+    Ok(lines
+        .into_iter()
+        .fold(Report::new(json.into()), Report::line))
 }
 
 async fn queue_entries(given: &Given) -> Outcome {
@@ -379,26 +477,43 @@ async fn queue_entries(given: &Given) -> Outcome {
         Some(addr) => addr.to_owned(),
         None => {
             let brokers = given.admin.brokers_of(topic).await?;
-            brokers.into_iter().next().map(|(_, addr)| addr).ok_or_else(|| {
-                Failure::NotFound(format!("topic {topic} has no broker"))
-            })?
+            brokers
+                .into_iter()
+                .next()
+                .map(|(_, addr)| addr)
+                .ok_or_else(|| Failure::NotFound(format!("topic {topic} has no broker")))?
         }
     };
     let place = (topic, given.number("queue")?);
     let found = given
         .admin
-        .consume_queue(&addr, place, given.number("index")?, given.number("count")?, given.optional("consumer"))
+        .consume_queue(
+            &addr,
+            place,
+            given.number("index")?,
+            given.number("count")?,
+            given.optional("consumer"),
+        )
         .await?;
     let bytes = found.to_json(minimq_protocol::json::Flavour::Standard);
-    let report = Report::new(serde_json::from_slice(&bytes).unwrap_or_default())
-        .line(format!("min index {}, max index {}", found.min_queue_index, found.max_queue_index));
-    let rows = found.queue_data.unwrap_or_default().into_iter().map(|entry| {
-        vec![
-            entry.physic_offset.to_string(),
-            entry.physic_size.to_string(),
-            entry.tags_code.to_string(),
-            entry.eval.to_string(),
-        ]
-    });
-    Ok(report.table(&["#Physical Offset", "#Size", "#Tags Code", "#Matches"], rows.collect()))
+    let report = Report::new(serde_json::from_slice(&bytes).unwrap_or_default()).line(format!(
+        "min index {}, max index {}",
+        found.min_queue_index, found.max_queue_index
+    ));
+    let rows = found
+        .queue_data
+        .unwrap_or_default()
+        .into_iter()
+        .map(|entry| {
+            vec![
+                entry.physic_offset.to_string(),
+                entry.physic_size.to_string(),
+                entry.tags_code.to_string(),
+                entry.eval.to_string(),
+            ]
+        });
+    Ok(report.table(
+        &["#Physical Offset", "#Size", "#Tags Code", "#Matches"],
+        rows.collect(),
+    ))
 }

@@ -29,14 +29,23 @@ pub(crate) fn all() -> impl Iterator<Item = &'static CommandSpec> {
 
 /// The pairs of a properties text.
 fn pairs(properties: &str) -> BTreeMap<String, String> {
-    let line = |line: &str| line.split_once('=').map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()));
-    properties.lines().filter(|text| !text.starts_with('#')).filter_map(line).collect()
+    let line = |line: &str| {
+        line.split_once('=')
+            .map(|(key, value)| (key.trim().to_owned(), value.trim().to_owned()))
+    };
+    properties
+        .lines()
+        .filter(|text| !text.starts_with('#'))
+        .filter_map(line)
+        .collect()
 }
 
 /// `key : value` lines, sorted by key.
 fn key_lines(values: &BTreeMap<String, String>) -> impl Iterator<Item = String> + '_ {
     let width = values.keys().map(String::len).max().unwrap_or(0);
-    values.iter().map(move |(key, value)| format!("{key:<width$} : {value}"))
+    values
+        .iter()
+        .map(move |(key, value)| format!("{key:<width$} : {value}"))
 }
 
 #[cfg(test)]

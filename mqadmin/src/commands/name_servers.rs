@@ -26,7 +26,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "deleteKvConfig",
         about: "Delete KV config.",
         example: "deleteKvConfig -s ORDER_TOPIC_CONFIG -k Orders",
-        options: &[required('s', "namespace", "The namespace"), required('k', "key", "The key")],
+        options: &[
+            required('s', "namespace", "The namespace"),
+            required('k', "key", "The key"),
+        ],
         danger: None,
         run: |given| Box::pin(delete(given)),
     },
@@ -42,19 +45,34 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "updateNamesrvConfig",
         about: "Update configs of name server.",
         example: "updateNamesrvConfig -k orderMessageEnable -v true",
-        options: &[required('k', "key", "The key"), required('v', "value", "Its new value")],
+        options: &[
+            required('k', "key", "The key"),
+            required('v', "value", "Its new value"),
+        ],
         danger: None,
         run: |given| Box::pin(update_config(given)),
     },
 ];
 
 async fn put(given: &Given) -> Outcome {
-    given.admin.put_kv(given.text("namespace")?, given.text("key")?, given.text("value")?).await?;
-    Ok(Report::done("create or update kv config to namespace success."))
+    given
+        .admin
+        .put_kv(
+            given.text("namespace")?,
+            given.text("key")?,
+            given.text("value")?,
+        )
+        .await?;
+    Ok(Report::done(
+        "create or update kv config to namespace success.",
+    ))
 }
 
 async fn delete(given: &Given) -> Outcome {
-    given.admin.delete_kv(given.text("namespace")?, given.text("key")?).await?;
+    given
+        .admin
+        .delete_kv(given.text("namespace")?, given.text("key")?)
+        .await?;
     Ok(Report::done("delete kv config from namespace success."))
 }
 
@@ -63,7 +81,9 @@ async fn get_config(given: &Given) -> Outcome {
     for server in given.admin.name_servers() {
         let table = pairs(&given.admin.name_server_config(&server).await?);
         report = report.line(format!("============{server}============"));
-        report = table.iter().fold(report, |report, (key, value)| report.line(format!("{key:<50}=  {value}")));
+        report = table.iter().fold(report, |report, (key, value)| {
+            report.line(format!("{key:<50}=  {value}"))
+        });
         json.insert(server, json!(table));
     }
     let text = report.to_text();
@@ -75,9 +95,14 @@ async fn update_config(given: &Given) -> Outcome {
     let settings = BTreeMap::from([(key.to_owned(), value.to_owned())]);
     let servers = given.admin.name_servers();
     for server in &servers {
-        given.admin.update_name_server_config(server, &settings).await?;
+        given
+            .admin
+            .update_name_server_config(server, &settings)
+            .await?;
     }
-    Ok(Report::new(json!({ "key": key, "value": value, "nameServers": servers }))
-        .line(format!("update name server config success!{servers:?}"))
-        .line(format!("{key} : {value}")))
+    Ok(
+        Report::new(json!({ "key": key, "value": value, "nameServers": servers }))
+            .line(format!("update name server config success!{servers:?}"))
+            .line(format!("{key} : {value}")),
+    )
 }

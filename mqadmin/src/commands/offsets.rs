@@ -17,7 +17,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         options: &[
             required('g', "group", "The consumer group"),
             required('t', "topic", "The topic"),
-            required('s', "timestamp", "now, milliseconds, or yyyy-MM-dd#HH:mm:ss:SSS"),
+            required(
+                's',
+                "timestamp",
+                "now, milliseconds, or yyyy-MM-dd#HH:mm:ss:SSS",
+            ),
             default('f', "force", "true", "Offsets may move forward too"),
             flag('c', "cplus", "The clients are C++ clients"),
         ],
@@ -44,7 +48,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
             required('s', "srcGroup", "The group to copy from"),
             required('d', "destGroup", "The group to copy to"),
             required('t', "topic", "The topic"),
-            optional('o', "offline", "true: also topics the source group does not subscribe now"),
+            optional(
+                'o',
+                "offline",
+                "true: also topics the source group does not subscribe now",
+            ),
         ],
         danger: None,
         run: |given| Box::pin(clone(given)),
@@ -69,7 +77,11 @@ async fn skip(given: &Given) -> Outcome {
 
 async fn move_to(given: &Given, timestamp: i64, force: bool, first: Option<String>) -> Outcome {
     let (group, topic) = (given.text("group")?, given.text("topic")?);
-    match given.admin.reset_offsets(topic, group, timestamp, force).await {
+    match given
+        .admin
+        .reset_offsets(topic, group, timestamp, force)
+        .await
+    {
         Ok(table) => {
             let json = table.iter().map(|(queue, offset)| {
                 json!({ "broker": queue.broker_name, "queueId": queue.queue_id, "offset": offset })
@@ -77,13 +89,23 @@ async fn move_to(given: &Given, timestamp: i64, force: bool, first: Option<Strin
             let report = Report::new(json!({ "online": true, "queues": json.collect::<Vec<_>>() }));
             let report = first.into_iter().fold(report, Report::line);
             let rows = table.iter().map(|(queue, offset)| {
-                vec![queue.broker_name.clone(), queue.queue_id.to_string(), offset.to_string()]
+                vec![
+                    queue.broker_name.clone(),
+                    queue.queue_id.to_string(),
+                    offset.to_string(),
+                ]
             });
             Ok(report.table(&["#brokerName", "#queueId", "#offset"], rows.collect()))
         }
         // Nobody is there who could be told: the broker's table is changed directly.
-        Err(Error::Refused { code: response::CONSUMER_NOT_ONLINE, .. }) => {
-            let resets = given.admin.reset_offsets_offline(topic, group, timestamp, force).await?;
+        Err(Error::Refused {
+            code: response::CONSUMER_NOT_ONLINE,
+            ..
+        }) => {
+            let resets = given
+                .admin
+                .reset_offsets_offline(topic, group, timestamp, force)
+                .await?;
             let json = resets.iter().map(|reset| {
                 json!({
                     "broker": reset.queue.broker_name, "queueId": reset.queue.queue_id,
@@ -91,7 +113,8 @@ async fn move_to(given: &Given, timestamp: i64, force: bool, first: Option<Strin
                     "timestampOffset": reset.timestamp_offset, "rollbackOffset": reset.new_offset,
                 })
             });
-            let report = Report::new(json!({ "online": false, "queues": json.collect::<Vec<_>>() }));
+            let report =
+                Report::new(json!({ "online": false, "queues": json.collect::<Vec<_>>() }));
             let report = first.into_iter().fold(report, Report::line);
             let rows = resets.iter().map(|reset| {
                 vec![
@@ -118,8 +141,19 @@ async fn move_to(given: &Given, timestamp: i64, force: bool, first: Option<Strin
 }
 
 async fn clone(given: &Given) -> Outcome {
-    let (from, to, topic) = (given.text("srcGroup")?, given.text("destGroup")?, given.text("topic")?);
-    let offline = given.optional("offline").is_some_and(|value| value.eq_ignore_ascii_case("true"));
-    given.admin.clone_offsets(from, to, Some(topic), offline).await?;
-    Ok(Report::done(format!("clone group offset success. srcGroup[{from}], destGroup=[{to}], topic[{topic}]")))
+    let (from, to, topic) = (
+        given.text("srcGroup")?,
+        given.text("destGroup")?,
+        given.text("topic")?,
+    );
+    let offline = given
+        .optional("offline")
+        .is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    given
+        .admin
+        .clone_offsets(from, to, Some(topic), offline)
+        .await?;
+    Ok(Report::done(format!(
+        "clone group offset success. srcGroup[{from}], destGroup=[{to}], topic[{topic}]"
+    )))
 }

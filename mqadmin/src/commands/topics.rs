@@ -21,7 +21,12 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
             default('r', "readQueueNums", "8", "Queues to read from"),
             default('w', "writeQueueNums", "8", "Queues to write to"),
             default('p', "perm", "6", "2 write, 4 read, 6 both"),
-            default('o', "order", "false", "Keep the order configuration of an ordered topic"),
+            default(
+                'o',
+                "order",
+                "false",
+                "Keep the order configuration of an ordered topic",
+            ),
             default('u', "unit", "false", "Unit topic"),
             default('s', "hasUnitSub", "false", "Has unit subscriptions"),
         ],
@@ -32,7 +37,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "deleteTopic",
         about: "Delete topic from broker and NameServer.",
         example: "deleteTopic -c DefaultCluster -t Orders",
-        options: &[required('c', "clusterName", "The cluster"), required('t', "topic", "The topic")],
+        options: &[
+            required('c', "clusterName", "The cluster"),
+            required('t', "topic", "The topic"),
+        ],
         danger: Some("deletes the topic and all its queues"),
         run: |given| Box::pin(delete(given)),
     },
@@ -53,7 +61,10 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "topicRoute",
         about: "Examine topic route info",
         example: "topicRoute -t Orders -l",
-        options: &[required('t', "topic", "The topic"), flag('l', "list", "A table instead of JSON")],
+        options: &[
+            required('t', "topic", "The topic"),
+            flag('l', "list", "A table instead of JSON"),
+        ],
         danger: None,
         run: |given| Box::pin(route(given)),
     },
@@ -77,7 +88,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         name: "topicList",
         about: "Fetch all topic list from name server",
         example: "topicList -c",
-        options: &[flag('c', "clusterModel", "With clusters and consumer groups")],
+        options: &[flag(
+            'c',
+            "clusterModel",
+            "With clusters and consumer groups",
+        )],
         danger: None,
         run: |given| Box::pin(list(given)),
     },
@@ -111,14 +126,18 @@ fn describe(topic: &TopicConfig) -> String {
 fn permission(given: &Given) -> Result<i32, Failure> {
     match given.number("perm")? {
         allowed @ (2 | 4 | 6) => Ok(allowed),
-        other => Err(Failure::Usage(format!("--perm is {other}, it must be 2 (write), 4 (read) or 6 (both)"))),
+        other => Err(Failure::Usage(format!(
+            "--perm is {other}, it must be 2 (write), 4 (read) or 6 (both)"
+        ))),
     }
 }
 
 fn queues(given: &Given, long: &str) -> Result<i32, Failure> {
     match given.number(long)? {
         count @ 1..=65_536 => Ok(count),
-        other => Err(Failure::Usage(format!("--{long} is {other}, it must be from 1 to 65536"))),
+        other => Err(Failure::Usage(format!(
+            "--{long} is {other}, it must be from 1 to 65536"
+        ))),
     }
 }
 
@@ -127,7 +146,8 @@ async fn update(given: &Given) -> Outcome {
         read_queue_nums: queues(given, "readQueueNums")?,
         write_queue_nums: queues(given, "writeQueueNums")?,
         perm: permission(given)?,
-        topic_sys_flag: i32::from(given.boolean("unit")?) | (i32::from(given.boolean("hasUnitSub")?) << 1),
+        topic_sys_flag: i32::from(given.boolean("unit")?)
+            | (i32::from(given.boolean("hasUnitSub")?) << 1),
         order: given.boolean("order")?,
         ..TopicConfig::new(given.text("topic")?)
     };
@@ -139,10 +159,21 @@ async fn update(given: &Given) -> Outcome {
     }
     if topic.order {
         let names = given.admin.cluster_info().await?;
-        let own = names.broker_addr_table.values().filter(|b| b.broker_addrs.values().any(|a| brokers.contains(a)));
-        let value: Vec<String> = own.map(|b| format!("{}:{}", b.broker_name, topic.write_queue_nums)).collect();
-        given.admin.set_order_config(&topic.topic_name, &value.join(";"), true).await?;
-        report = report.line(format!("set broker orderConf. isOrder=true, orderConf=[{}]", value.join(";")));
+        let own = names
+            .broker_addr_table
+            .values()
+            .filter(|b| b.broker_addrs.values().any(|a| brokers.contains(a)));
+        let value: Vec<String> = own
+            .map(|b| format!("{}:{}", b.broker_name, topic.write_queue_nums))
+            .collect();
+        given
+            .admin
+            .set_order_config(&topic.topic_name, &value.join(";"), true)
+            .await?;
+        report = report.line(format!(
+            "set broker orderConf. isOrder=true, orderConf=[{}]",
+            value.join(";")
+        ));
     }
     Ok(report.line(describe(&topic)))
 }
@@ -151,7 +182,9 @@ async fn delete(given: &Given) -> Outcome {
     let (cluster, topic) = (given.text("clusterName")?, given.text("topic")?);
     given.admin.delete_topic(topic, cluster).await?;
     Ok(Report::new(json!({ "topic": topic, "cluster": cluster }))
-        .line(format!("delete topic [{topic}] from cluster [{cluster}] success."))
+        .line(format!(
+            "delete topic [{topic}] from cluster [{cluster}] success."
+        ))
         .line(format!("delete topic [{topic}] from NameServer success.")))
 }
 
@@ -166,12 +199,26 @@ async fn update_permission(given: &Given) -> Outcome {
             continue;
         };
         let before = topic.perm;
-        given.admin.create_topic(addr, &TopicConfig { perm: wanted, ..topic }).await?;
+        given
+            .admin
+            .create_topic(
+                addr,
+                &TopicConfig {
+                    perm: wanted,
+                    ..topic
+                },
+            )
+            .await?;
         changed.push(json!({ "broker": addr, "before": before, "now": wanted }));
-        report = report.line(format!("update topic perm from {before} to {wanted} in {addr} success."));
+        report = report.line(format!(
+            "update topic perm from {before} to {wanted} in {addr} success."
+        ));
     }
     if changed.is_empty() {
-        return Err(Failure::NotFound(format!("topic {name} is at none of {}", brokers.join(", "))));
+        return Err(Failure::NotFound(format!(
+            "topic {name} is at none of {}",
+            brokers.join(", ")
+        )));
     }
     let missing: Vec<String> = report.missing().to_vec();
     let lines = report.to_text();
@@ -190,9 +237,16 @@ async fn route(given: &Given) -> Outcome {
     let mut rows: Vec<Vec<String>> = Vec::new();
     let (mut reads, mut writes) = (0, 0);
     for queues in &route.queue_datas {
-        let broker = route.broker_datas.iter().find(|b| b.broker_name == queues.broker_name);
+        let broker = route
+            .broker_datas
+            .iter()
+            .find(|b| b.broker_name == queues.broker_name);
         let addresses = broker.map(|b| {
-            let list: Vec<String> = b.broker_addrs.iter().map(|(id, addr)| format!("{id}={addr}")).collect();
+            let list: Vec<String> = b
+                .broker_addrs
+                .iter()
+                .map(|(id, addr)| format!("{id}={addr}"))
+                .collect();
             format!("{{{}}}", list.join(", "))
         });
         let cluster = broker.and_then(|b| b.cluster.clone()).unwrap_or_default();
@@ -208,13 +262,30 @@ async fn route(given: &Given) -> Outcome {
         ]);
     }
     let total = rows.len();
-    rows.push(vec!["Total:".into(), total.to_string(), String::new(), reads.to_string(), writes.to_string()]);
-    let headings = ["#ClusterName", "#BrokerName", "#BrokerAddrs", "#ReadQueue", "#WriteQueue", "#Perm"];
+    rows.push(vec![
+        "Total:".into(),
+        total.to_string(),
+        String::new(),
+        reads.to_string(),
+        writes.to_string(),
+    ]);
+    let headings = [
+        "#ClusterName",
+        "#BrokerName",
+        "#BrokerAddrs",
+        "#ReadQueue",
+        "#WriteQueue",
+        "#Perm",
+    ];
     Ok(Report::new(json).table(&headings, rows))
 }
 
 async fn status(given: &Given) -> Outcome {
-    let table = given.admin.topic_stats(given.text("topic")?).await?.offset_table;
+    let table = given
+        .admin
+        .topic_stats(given.text("topic")?)
+        .await?
+        .offset_table;
     let json = table.iter().map(|(queue, offsets)| {
         json!({
             "broker": queue.broker_name, "queueId": queue.queue_id, "minOffset": offsets.min_offset,
@@ -230,14 +301,22 @@ async fn status(given: &Given) -> Outcome {
             text::time(offsets.last_update_timestamp),
         ]
     });
-    let headings = ["#Broker Name", "#QID", "#Min Offset", "#Max Offset", "#Last Updated"];
+    let headings = [
+        "#Broker Name",
+        "#QID",
+        "#Min Offset",
+        "#Max Offset",
+        "#Last Updated",
+    ];
     Ok(Report::new(json.collect()).table(&headings, rows.collect()))
 }
 
 async fn clusters(given: &Given) -> Outcome {
     let clusters = given.admin.clusters_of_topic(given.text("topic")?).await?;
     let report = Report::new(json!(clusters));
-    Ok(clusters.iter().fold(report, |report, cluster| report.line(cluster)))
+    Ok(clusters
+        .iter()
+        .fold(report, |report, cluster| report.line(cluster)))
 }
 
 async fn list(given: &Given) -> Outcome {
@@ -245,11 +324,15 @@ async fn list(given: &Given) -> Outcome {
     topics.sort();
     if !given.flag("clusterModel") {
         let report = Report::new(json!(topics));
-        return Ok(topics.iter().fold(report, |report, topic| report.line(topic)));
+        return Ok(topics
+            .iter()
+            .fold(report, |report, topic| report.line(topic)));
     }
     let (mut rows, mut json) = (Vec::new(), Vec::new());
     for topic in &topics {
-        let Ok(clusters) = given.admin.clusters_of_topic(topic).await else { continue };
+        let Ok(clusters) = given.admin.clusters_of_topic(topic).await else {
+            continue;
+        };
         let groups = given.admin.groups_of_topic(topic).await.unwrap_or_default();
         for cluster in &clusters {
             json.push(json!({ "cluster": cluster, "topic": topic, "groups": groups }));
@@ -257,7 +340,11 @@ async fn list(given: &Given) -> Outcome {
             if shown.is_empty() {
                 shown.push(String::new());
             }
-            rows.extend(shown.into_iter().map(|group| vec![cluster.clone(), topic.clone(), group]));
+            rows.extend(
+                shown
+                    .into_iter()
+                    .map(|group| vec![cluster.clone(), topic.clone(), group]),
+            );
         }
     }
     Ok(Report::new(json.into()).table(&["#Cluster Name", "#Topic", "#Consumer Group"], rows))
@@ -270,17 +357,27 @@ async fn order(given: &Given) -> Outcome {
             let conf = given.admin.order_config(topic).await?.ok_or_else(|| {
                 Failure::NotFound(format!("topic {topic} has no order configuration"))
             })?;
-            Ok(Report::new(json!({ "topic": topic, "orderConf": conf })).line(format!("get orderConf success. topic={topic}, orderConf=[{conf}]")))
+            Ok(
+                Report::new(json!({ "topic": topic, "orderConf": conf })).line(format!(
+                    "get orderConf success. topic={topic}, orderConf=[{conf}]"
+                )),
+            )
         }
         "put" => {
             let conf = given.text("orderConf")?;
             given.admin.set_order_config(topic, conf, true).await?;
-            Ok(Report::done(format!("update orderConf success. topic={topic}, orderConf=[{conf}]")))
+            Ok(Report::done(format!(
+                "update orderConf success. topic={topic}, orderConf=[{conf}]"
+            )))
         }
         "delete" => {
             given.admin.delete_order_config(topic).await?;
-            Ok(Report::done(format!("delete orderConf success. topic={topic}")))
+            Ok(Report::done(format!(
+                "delete orderConf success. topic={topic}"
+            )))
         }
-        other => Err(Failure::Usage(format!("--method is \"{other}\", it must be put, get or delete"))),
+        other => Err(Failure::Usage(format!(
+            "--method is \"{other}\", it must be put, get or delete"
+        ))),
     }
 }
