@@ -11,6 +11,7 @@ use minimq_protocol::{Command, SerializeType};
 use minimq_remoting::{ClientConfig, ClientTls, RequestSigner};
 
 use crate::admin::Admin;
+use crate::consumer::{PullConsumerBuilder, PushConsumerBuilder};
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::name_servers::{NameServers, fetch_endpoint};
@@ -256,6 +257,16 @@ impl Client {
     /// A producer of `group`.
     pub fn producer(&self, group: impl Into<String>) -> ProducerBuilder {
         ProducerBuilder::new(self.core.clone(), group.into())
+    }
+
+    /// A consumer of `group` that hands messages to a handler.
+    pub fn push_consumer(&self, group: impl Into<String>) -> PushConsumerBuilder {
+        PushConsumerBuilder::new(self.core.clone(), group.into())
+    }
+
+    /// A consumer of `group` that the application polls, or reads as a stream.
+    pub fn pull_consumer(&self, group: impl Into<String>) -> PullConsumerBuilder {
+        PullConsumerBuilder::new(self.core.clone(), group.into())
     }
 
     /// Administration of the cluster.

@@ -79,7 +79,6 @@ pub(crate) trait ProducerMember: Send + Sync {
 pub(crate) struct Core {
     pub(crate) settings: Settings,
     pub(crate) client_id: String,
-    pub(crate) started_ms: i64,
     pub(crate) remoting: Remoting,
     pub(crate) name_servers: NameServers,
     pub(crate) routes: RouteTable,
@@ -109,7 +108,6 @@ impl Core {
         let core = Arc::new(Self {
             settings,
             client_id,
-            started_ms: now_ms(),
             remoting,
             name_servers,
             routes: RouteTable::default(),

@@ -15,6 +15,22 @@
 //! # }
 //! ```
 //!
+//! Consume; the same message may come again, see [`PushConsumer`]:
+//!
+//! ```no_run
+//! # async fn consume() -> minimq_client::Result<()> {
+//! use minimq_client::{Client, Filter};
+//!
+//! let client = Client::connect("127.0.0.1:9876").await?;
+//! let consumer = client.push_consumer("orders-consumer").subscribe("orders", Filter::tags("new || paid"));
+//! let consumer = consumer
+//!     .run(|message| async move { println!("{}: {:?}", message.id(), message.body()) })
+//!     .await?;
+//! consumer.shutdown().await;
+//! # Ok(())
+//! # }
+//! ```
+//!
 //! To read it, begin with [`client`](Client) (what is shared), go on to `core` (calls, groups, heartbeats) and [`route`], then
 //! `producer/` and `consumer/` ([`rebalance`] and `process_queue` are its pure parts); [`admin`] is on its own.
 #![forbid(unsafe_code)]
@@ -22,19 +38,26 @@
 mod address;
 pub mod admin;
 mod client;
+mod consumer;
 mod core;
 mod delivery;
 mod error;
 mod filter;
 mod message;
 mod name_servers;
+mod process_queue;
 mod producer;
 mod random;
+pub mod rebalance;
 mod requests;
 pub mod route;
 
 pub use admin::Admin;
 pub use client::{Client, ClientBuilder, Credentials};
+pub use consumer::{
+    MessageStream, OrderedOutcome, Outcome, Outcomes, PullConsumer, PullConsumerBuilder,
+    PushConsumer, PushConsumerBuilder, Received, StartFrom,
+};
 pub use delivery::Delivery;
 pub use error::{Error, Result};
 pub use filter::Filter;

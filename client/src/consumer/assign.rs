@@ -1,0 +1,292 @@
+//! Sharing out queues: what is this consumer's part now, what is new, what is to be given up (client spec 4.4, 4.5).
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use futures_util::future::join_all;
+use minimq_protocol::Command;
+use minimq_protocol::body::{ConsumerIdList, MessageQueue};
+use minimq_protocol::code::request;
+use minimq_protocol::header::GetConsumerListByGroupRequest;
+
+use super::engine::{Engine, Mode};
+use super::offset::start_offset;
+use super::queue::AssignedQueue;
+use crate::error::{Error, Result};
+use crate::rebalance::AllocationError;
+
+impl Engine {
+    /// One round over all topics. False if some topic could not be shared out.
+    pub(crate) async fn rebalance(self: &Arc<Self>) -> bool {
+        let _round = self.rebalance_lock.lock().await;
+        if self.is_suspended() || self.stopping.is_cancelled() {
+            return true;
+        }
+        let fixed = self.fixed.lock().clone();
+        let mut complete = true;
+        let mut topics = BTreeSet::new();
+        let shared_out: Vec<(String, Result<BTreeSet<MessageQueue>>)> = match fixed {
+            Some(queues) => {
+                let mut by_topic: BTreeMap<String, BTreeSet<MessageQueue>> = BTreeMap::new();
+                for queue in queues {
+                    by_topic
+                        .entry(queue.topic.clone())
+                        .or_default()
+                        .insert(queue);
+                }
+                by_topic
+                    .into_iter()
+                    .map(|(topic, queues)| (topic, Ok(queues)))
+                    .collect()
+            }
+            None => {
+                let subscribed: Vec<String> = self.subscriptions.read().keys().cloned().collect();
+                join_all(subscribed.into_iter().map(|topic| async move {
+                    let part = self.part_of(&topic).await;
+                    (topic, part)
+                }))
+                .await
+            }
+        };
+        for (topic, part) in shared_out {
+            topics.insert(topic.clone());
+            match part {
+                Ok(part) => complete &= self.apply(&topic, &part).await,
+                Err(error) => {
+                    complete = false;
+                    if !matches!(error, Error::TopicNotFound { .. }) {
+                        tracing::debug!(%topic, group = self.group, %error, "the queues stay as they are");
+                    }
+                }
+            }
+        }
+        let gone: Vec<MessageQueue> = {
+            let queues = self.queues.lock();
+            queues
+                .keys()
+                .filter(|queue| !topics.contains(&queue.topic))
+                .cloned()
+                .collect()
+        };
+        for queue in gone {
+            self.release(&queue, None);
+        }
+        complete
+    }
+
+    /// This consumer's part of a topic.
+    async fn part_of(&self, topic: &str) -> Result<BTreeSet<MessageQueue>> {
+        let route = self.core.route(topic).await?;
+        if self.settings.broadcast {
+            return Ok(route.readable.iter().cloned().collect());
+        }
+        let addr = route.any_broker().ok_or_else(|| Error::NoQueue {
+            topic: topic.to_owned(),
+            wanted: "consume from",
+        })?;
+        let header = GetConsumerListByGroupRequest {
+            consumer_group: &self.group,
+        };
+        let request = Command::request_with(request::GET_CONSUMER_LIST_BY_GROUP, &header);
+        let answer = match self
+            .core
+            .call(addr, request, self.core.settings.request_timeout)
+            .await
+        {
+            Ok(answer) => answer,
+            Err(error) => {
+                if matches!(error, Error::Call(_)) {
+                    let _ = self
+                        .core
+                        .refresh_route(topic, std::time::Duration::from_secs(1))
+                        .await;
+                }
+                self.core.want_heartbeat();
+                return Err(error);
+            }
+        };
+        let ids = ConsumerIdList::from_json(&answer.body)
+            .map_err(|error| Error::bad_answer(addr, error))?
+            .consumer_id_list;
+        let own = &self.core.client_id;
+        if ids.iter().filter(|id| *id == own).count() > 1 {
+            tracing::warn!(group = self.group, client_id = %own, "another client has the same id: queues are consumed twice or not at all; give each its own instance name");
+        }
+        match self
+            .settings
+            .allocation
+            .allocate(own, &route.readable, &ids)
+        {
+            Ok(part) => Ok(part
+                .into_iter()
+                .filter(|queue| queue.topic == topic)
+                .collect()),
+            Err(error) => {
+                if matches!(error, AllocationError::NotAMember(_)) {
+                    // The broker lost us: its restart, or a heartbeat on its way.
+                    self.core.want_heartbeat();
+                }
+                Err(Error::invalid("allocation", error.to_string()))
+            }
+        }
+    }
+
+    /// Makes a topic's part the one given. False if a queue of it could not be taken yet.
+    async fn apply(self: &Arc<Self>, topic: &str, part: &BTreeSet<MessageQueue>) -> bool {
+        let (lost, new) = {
+            let queues = self.queues.lock();
+            let releasing = self.releasing.lock();
+            let of_topic = queues.iter().filter(|(queue, _)| queue.topic == topic);
+            // A task that ended by itself would leave its queue unpulled: it is taken anew.
+            let lost: Vec<_> = of_topic
+                .filter(|(queue, state)| !part.contains(queue) || state.has_ended())
+                .map(|(queue, _)| queue.clone())
+                .collect();
+            let new: Vec<_> = part
+                .iter()
+                .filter(|queue| !queues.contains_key(queue) && !releasing.contains(queue))
+                .cloned()
+                .collect();
+            (lost, new)
+        };
+        for queue in &lost {
+            self.release(queue, None);
+        }
+        // Whoever has a queue now begins at what is stored.
+        self.restarts
+            .lock()
+            .retain(|queue, _| queue.topic != topic || part.contains(queue));
+        let wanted = new.len();
+        let taken = self.take(new).await;
+        if !lost.is_empty() || !taken.is_empty() {
+            self.assignment_changed(topic);
+        }
+        taken.len() == wanted
+            && !self
+                .releasing
+                .lock()
+                .iter()
+                .any(|queue| part.contains(queue))
+    }
+
+    /// Takes queues: locks them if need be, finds out where to begin, begins to pull. Those taken.
+    async fn take(self: &Arc<Self>, mut new: Vec<MessageQueue>) -> Vec<MessageQueue> {
+        if new.is_empty() {
+            return new;
+        }
+        if matches!(self.mode, Mode::Ordered(_)) && !self.settings.broadcast {
+            let locked = self.lock(new.clone()).await;
+            new.retain(|queue| locked.contains(queue));
+        }
+        let starts = join_all(new.into_iter().map(|queue| async move {
+            let restart = self.restarts.lock().get(&queue).copied();
+            let start = match restart {
+                Some(offset) => Ok(offset),
+                None => {
+                    start_offset(
+                        &self.core,
+                        &self.offsets,
+                        &self.group,
+                        &queue,
+                        self.settings.from,
+                    )
+                    .await
+                }
+            };
+            (queue, start)
+        }))
+        .await;
+        let mut taken = Vec::new();
+        for (queue, start) in starts {
+            match start {
+                Ok(start) => {
+                    let restarted = self.restarts.lock().remove(&queue).is_some();
+                    let state = Arc::new(AssignedQueue::new(queue.clone(), start, !restarted));
+                    self.queues.lock().insert(queue.clone(), state.clone());
+                    self.begin(state);
+                    taken.push(queue);
+                }
+                Err(error) => {
+                    tracing::debug!(%queue, group = self.group, %error, "the queue cannot be begun yet")
+                }
+            }
+        }
+        taken
+    }
+
+    /// Gives a queue up in the background: stops pulling; ordered consumption finishes its message; commits; unlocks.
+    /// `restart`: where whoever takes it next begins, instead of what is finished here.
+    pub(crate) fn release(self: &Arc<Self>, queue: &MessageQueue, restart: Option<i64>) {
+        let Some(state) = self.queues.lock().remove(queue) else {
+            return;
+        };
+        self.releasing.lock().insert(queue.clone());
+        state.dropped.cancel();
+        let (engine, queue) = (self.clone(), queue.clone());
+        self.tasks.spawn(async move {
+            let ordered = matches!(engine.mode, Mode::Ordered(_));
+            if ordered || restart.is_some() {
+                let ended = tokio::time::timeout(engine.settings.drain, state.ended());
+                if ended.await.is_err() && ordered && restart.is_none() {
+                    // Order above all: nobody else may begin while the handler runs.
+                    state.ended().await;
+                }
+            }
+            let committed = match restart {
+                Some(offset) => {
+                    engine
+                        .offsets
+                        .commit(&engine.core, &engine.group, &queue, offset, true)
+                        .await
+                }
+                None => engine.commit(&state, true).await,
+            };
+            if let Err(error) = committed {
+                tracing::debug!(%queue, %error, "the offset of a queue given up was not committed");
+            }
+            if ordered && !engine.settings.broadcast {
+                engine.unlock(vec![queue.clone()]).await;
+            }
+            if let Some(offset) = restart {
+                engine.restarts.lock().insert(queue.clone(), offset);
+            }
+            engine.releasing.lock().remove(&queue);
+            engine.want_rebalance();
+        });
+    }
+
+    /// Goes on at another offset; returns when the queue has begun there, or is not ours any more.
+    pub(crate) async fn restart_at(self: &Arc<Self>, queue: MessageQueue, offset: i64) {
+        self.release(&queue, Some(offset));
+        loop {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            if self.stopping.is_cancelled() {
+                return;
+            }
+            let pending =
+                self.releasing.lock().contains(&queue) || self.restarts.lock().contains_key(&queue);
+            if !pending {
+                return;
+            }
+        }
+    }
+
+    fn assignment_changed(&self, topic: &str) {
+        if let Some(subscription) = self.subscription(topic) {
+            subscription.bump();
+            self.core.want_heartbeat();
+        }
+        let now: Vec<MessageQueue> = {
+            let queues = self.queues.lock();
+            queues
+                .keys()
+                .filter(|queue| queue.topic == topic)
+                .cloned()
+                .collect()
+        };
+        tracing::info!(group = self.group, %topic, queues = now.len(), "assigned queues changed");
+        if let Some(callback) = &self.settings.on_assignment {
+            callback(&self.core.unwrap(topic), &now);
+        }
+    }
+}
