@@ -127,6 +127,18 @@ pub struct Running {
     /// The state.
     pub broker: Arc<Broker>,
     server: ServerHandle,
+    _ends: EndsTasks,
+}
+
+/// Ends the work beside the connections when a broker is dropped without having been stopped: threads that wait
+/// would keep the runtime from ending.
+struct EndsTasks(Arc<Broker>);
+
+impl Drop for EndsTasks {
+    fn drop(&mut self) {
+        self.0.stopping.cancel();
+        self.0.stop_delivery();
+    }
 }
 
 impl Broker {
@@ -178,7 +190,11 @@ impl Broker {
         let server = listeners.serve(&broker, &keys)?;
         broker.start_tasks();
         broker.register_at_start().await;
-        Ok(Running { broker, server })
+        Ok(Running {
+            _ends: EndsTasks(broker.clone()),
+            broker,
+            server,
+        })
     }
 
     fn start_tasks(self: &Arc<Self>) {
