@@ -95,6 +95,7 @@ pub fn patch(record: &mut [u8], queue_offset: i64, physical_offset: i64, store_t
     }
 }
 
+#[inline]
 pub(crate) fn read<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
     bytes
         .get(at..)
@@ -103,10 +104,12 @@ pub(crate) fn read<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
         .unwrap_or([0; N])
 }
 
+#[inline]
 pub(crate) fn read_i32(bytes: &[u8], at: usize) -> i32 {
     i32::from_be_bytes(read(bytes, at))
 }
 
+#[inline]
 pub(crate) fn read_i64(bytes: &[u8], at: usize) -> i64 {
     i64::from_be_bytes(read(bytes, at))
 }
@@ -244,6 +247,7 @@ impl Layout {
     }
 
     /// As [`Layout::of`], and [`Layout::check_fields`].
+    #[inline]
     pub(crate) fn of_message(bytes: &[u8]) -> Result<Self, MessageError> {
         let layout = Self::of(bytes)?;
         layout.check_fields(bytes)?;
@@ -251,6 +255,7 @@ impl Layout {
     }
 
     /// What readers of single fields rely on: a UTF-8 topic and ports that are ports.
+    #[inline]
     pub(crate) fn check_fields(&self, bytes: &[u8]) -> Result<(), MessageError> {
         let size = self.size();
         if std::str::from_utf8(bytes.get(self.topic()).unwrap_or_default()).is_err() {
@@ -269,19 +274,23 @@ impl Layout {
         Ok(())
     }
 
+    #[inline]
     pub(crate) fn size(&self) -> usize {
         self.size as usize
     }
 
+    #[inline]
     pub(crate) fn body(&self) -> Range<usize> {
         self.body_at as usize..(self.body_at + self.body_len) as usize
     }
 
+    #[inline]
     pub(crate) fn topic(&self) -> Range<usize> {
         let at = self.topic_at as usize;
         at..at + usize::from(self.topic_len)
     }
 
+    #[inline]
     pub(crate) fn properties(&self) -> Range<usize> {
         let at = self.topic().end + 2;
         at..at + usize::from(self.properties_len)

@@ -3,11 +3,10 @@
 //! Not here: the scan (`recovery`), and the index, which finds by itself what it lacks once the store is open.
 
 use std::ops::Range;
-use std::sync::Arc;
 
-use super::dispatcher::enter;
+use super::dispatcher::{RecentQueues, enter};
 use crate::checkpoint::CheckpointContent;
-use crate::consume_queue::{ConsumeQueue, ConsumeQueues};
+use crate::consume_queue::ConsumeQueues;
 use crate::dispatch_record::DispatchRecord;
 use crate::error::StoreError;
 use crate::index::Index;
@@ -19,7 +18,7 @@ use crate::recovery::{Derived, RecordPlace};
 pub struct DerivedData<'a> {
     queues: &'a ConsumeQueues,
     index: &'a Index,
-    last: Option<Arc<ConsumeQueue>>,
+    recent: RecentQueues,
 }
 
 impl<'a> DerivedData<'a> {
@@ -28,7 +27,7 @@ impl<'a> DerivedData<'a> {
         Self {
             queues,
             index,
-            last: None,
+            recent: RecentQueues::default(),
         }
     }
 }
@@ -67,7 +66,7 @@ impl Derived for DerivedData<'_> {
         if !record.is_consumable() {
             return Ok(());
         }
-        enter(self.queues, &mut self.last, record, &[])
+        enter(self.queues, &mut self.recent, record, &[])
     }
 
     fn truncate(&mut self, end: PhysicalOffset) -> Result<(), StoreError> {

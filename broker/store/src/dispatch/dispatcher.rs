@@ -247,8 +247,7 @@ impl Dispatcher {
 struct Pass<'a> {
     shared: &'a Dispatcher,
     follower: Follower,
-    /// The queue of the last record: the next one often has the same.
-    last: Option<Arc<ConsumeQueue>>,
+    recent: RecentQueues,
     bits: Vec<u8>,
 }
 
@@ -259,7 +258,7 @@ impl<'a> Pass<'a> {
         Self {
             shared,
             follower: Follower::new(log, damage, Arc::clone(&shared.delay_levels), at),
-            last: None,
+            recent: RecentQueues::default(),
             bits: Vec::new(),
         }
     }
@@ -271,7 +270,7 @@ impl<'a> Pass<'a> {
         let Self {
             shared,
             follower,
-            last,
+            recent,
             bits,
         } = self;
         let batch = follower.batch(from, limit, |record| {
@@ -284,7 +283,7 @@ impl<'a> Pass<'a> {
             if let Some(filter_bits) = &filter_bits {
                 filter_bits.bits_of(record, bits);
             }
-            enter(&shared.queues, last, record, bits)
+            enter(&shared.queues, recent, record, bits)
         })?;
         let to = match &batch {
             Batch::Until(to) => *to,
@@ -327,20 +326,15 @@ impl<'a> Pass<'a> {
     }
 }
 
-/// Adds a record's entry to its queue. `last` is the queue of the record before.
+/// Adds a record's entry to its queue.
 pub(super) fn enter(
     queues: &ConsumeQueues,
-    last: &mut Option<Arc<ConsumeQueue>>,
+    recent: &mut RecentQueues,
     record: &DispatchRecord<'_>,
     bits: &[u8],
 ) -> Result<(), StoreError> {
     loop {
-        let is_same =
-            |q: &&Arc<ConsumeQueue>| q.queue_id() == record.queue_id && q.topic() == record.topic;
-        let queue = match last.as_ref().filter(is_same) {
-            Some(queue) => queue,
-            None => last.insert(queues.get_or_create(record.topic, record.queue_id)),
-        };
+        let queue = recent.find(queues, record.topic, record.queue_id);
         match queue.push(record, bits)? {
             Pushed::Added | Pushed::Present => {}
             Pushed::Refused => tracing::error!(
@@ -352,11 +346,42 @@ pub(super) fn enter(
             ),
             Pushed::Deleted => {
                 // It leaves the table once its files are gone.
-                *last = None;
+                recent.forget();
                 std::thread::yield_now();
                 continue;
             }
         }
         return Ok(());
+    }
+}
+
+/// Queues of the last records: the next one's is often among them, and is found here for less than in the table.
+#[derive(Debug, Default)]
+pub(super) struct RecentQueues {
+    places: Vec<Option<Arc<ConsumeQueue>>>,
+}
+
+impl RecentQueues {
+    const PLACES: usize = 256;
+
+    /// The queue, made if there is none.
+    fn find(&mut self, queues: &ConsumeQueues, topic: &str, queue_id: i32) -> &Arc<ConsumeQueue> {
+        self.places.resize(Self::PLACES, None);
+        // Topics of a broker differ at the end, queues by number.
+        let ends = topic
+            .bytes()
+            .rev()
+            .take(4)
+            .fold(topic.len(), |sum, byte| sum * 31 + usize::from(byte));
+        let place = &mut self.places[(ends * 31 + queue_id as usize) % Self::PLACES];
+        let known = place
+            .take()
+            .filter(|q| q.queue_id() == queue_id && q.topic() == topic);
+        place.insert(known.unwrap_or_else(|| queues.get_or_create(topic, queue_id)))
+    }
+
+    /// A queue was deleted.
+    fn forget(&mut self) {
+        self.places.clear();
     }
 }
