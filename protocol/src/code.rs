@@ -118,6 +118,10 @@ codes! {
         GET_ALL_PRODUCER_INFO = 328, "B: all producers.";
         DELETE_EXPIRED_COMMITLOG = 329, "B: deletes old commit-log files.";
         LITE_PULL_MESSAGE = 361, "B: as 11, from 5.x lite pull consumers.";
+        GET_DAMAGED_RECORDS = 31000, "B, our own: parts of the log that are never served.";
+        GET_MIXED_SUBSCRIPTIONS = 31001, "B, our own: members that subscribe otherwise than their group.";
+        GET_HELD_PULLS = 31002, "B, our own: pulls that wait, by queue.";
+        GET_QUEUE_LOCKS = 31003, "B, our own: locks on queues.";
     }
 }
 
