@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use minimq_common::acl::{AccessControl, AclFileError};
 use minimq_common::atomic_file::AtomicFileError;
 use minimq_common::clock::Clock;
 use minimq_common::config::Config;
@@ -19,9 +20,11 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::access;
 use crate::client_registry::{ClientRegistry, Notices};
 use crate::config::BrokerConfig;
 use crate::delay::DelayQueue;
+use crate::filter::registered::RegisteredFilters;
 use crate::filter_server_registry::FilterServerRegistry;
 use crate::offset::OffsetTable;
 use crate::pull::{ArrivalListener, HeldPulls};
@@ -29,8 +32,10 @@ use crate::queue_lock::QueueLocks;
 use crate::registration::Registration;
 use crate::request::Refusal;
 use crate::server::BrokerService;
+use crate::stats::Stats;
 use crate::subscription_group::GroupTable;
 use crate::topic::TopicTable;
+use crate::transaction::{Asker, CopiesWaiting};
 
 /// How long in-flight requests may take when the broker stops.
 const DRAIN: Duration = Duration::from_secs(5);
@@ -61,6 +66,9 @@ pub enum StartError {
     /// A file of `config/` is damaged.
     #[error("{0}")]
     State(#[from] AtomicFileError),
+    /// The files of access control are not in order.
+    #[error("access control: {0}")]
+    Access(#[from] AclFileError),
     /// A socket cannot be bound.
     #[error("cannot listen on {address}: {source}")]
     Listen {
@@ -107,6 +115,16 @@ pub struct Broker {
     pub delay: DelayQueue,
     /// Delay levels.
     pub delay_levels: DelayLevels,
+    /// SQL filters registered by heartbeats.
+    pub registered_filters: Arc<RegisteredFilters>,
+    /// Whose turn it is to be asked about transactions.
+    pub asker: Asker,
+    /// Half messages of which a copy waits.
+    pub copies_waiting: CopiesWaiting,
+    /// What went through.
+    pub stats: Stats,
+    /// Access control; `None` when it is off.
+    pub access: Option<Arc<AccessControl>>,
     /// Filter servers beside this broker.
     pub filter_servers: FilterServerRegistry,
     /// Registration with the name servers.
@@ -161,6 +179,7 @@ impl Broker {
         let now_ms = clock.now_ms();
         let topics = TopicTable::load(&root, &keys, now_ms)?;
         let groups = GroupTable::load(&root, now_ms)?;
+        let access = access::open(&keys, clock.clone())?;
 
         let listeners = Listeners::bind(&keys)?;
         let identity = identity(&keys, listeners.port).await?;
@@ -177,6 +196,11 @@ impl Broker {
             held: HeldPulls::default(),
             locks: QueueLocks::default(),
             delay: DelayQueue::load(&root)?,
+            registered_filters: Arc::new(RegisteredFilters::load(&root, &keys, now_ms)?),
+            asker: Asker::default(),
+            copies_waiting: CopiesWaiting::default(),
+            stats: Stats::new(&keys.broker.broker_cluster_name, &delay_levels, now_ms),
+            access,
             delay_levels,
             filter_servers: FilterServerRegistry::default(),
             registration: Registration::default(),
@@ -187,6 +211,9 @@ impl Broker {
             tasks: TaskTracker::new(),
             config,
         });
+        if !keys.is_slave() {
+            broker.make_transaction_topics();
+        }
         let server = listeners.serve(&broker, &keys)?;
         broker.start_tasks();
         broker.register_at_start().await;
@@ -204,6 +231,13 @@ impl Broker {
         self.tasks.spawn(self.clone().expire_clients());
         self.tasks.spawn(self.clone().answer_due_pulls());
         self.tasks.spawn(self.clone().save_periodically());
+        self.tasks.spawn(self.clone().sample_stats());
+        self.tasks.spawn(self.clone().check_transactions());
+        self.tasks.spawn(self.clone().watch_access());
+        if self.config.get().broker.enable_calc_filter_bit_map {
+            let filters = self.registered_filters.clone();
+            self.store.set_filter_bits(Some(filters));
+        }
         let runtime = tokio::runtime::Handle::current();
         self.store
             .on_dispatch(Some(Arc::new(ArrivalListener::new(self, runtime))));
@@ -226,8 +260,16 @@ impl Broker {
                 () = self.stopping.cancelled() => return,
                 () = tokio::time::sleep(Duration::from_millis(period)) => {}
             }
-            self.in_background(|broker| broker.offsets.save());
+            self.in_background(|broker| {
+                broker.offsets.save();
+                broker.save_filters();
+            });
         }
+    }
+
+    fn save_filters(&self) {
+        let keep_ms = self.config.get().broker.filter_data_clean_time_span;
+        self.registered_filters.save(self.clock.now_ms(), keep_ms);
     }
 
     /// A number from 0 to `limit` − 1, for spreading load; 0 when `limit` is not positive.
@@ -289,6 +331,7 @@ impl Running {
             broker.topics.save();
             broker.groups.save();
             broker.offsets.save();
+            broker.save_filters();
             broker.store.on_dispatch(None);
             broker.store.close()
         });

@@ -5,6 +5,8 @@
 #![recursion_limit = "256"]
 #![forbid(unsafe_code)]
 
+pub mod access;
+pub mod admin;
 pub mod broker;
 pub mod client_registry;
 mod command_line;
@@ -14,14 +16,17 @@ pub mod filter;
 pub mod filter_server_registry;
 pub mod offset;
 pub mod pull;
+pub mod query;
 pub mod queue_lock;
 pub mod registration;
 pub mod request;
 mod saved;
 pub mod send;
 pub mod server;
+pub mod stats;
 pub mod subscription_group;
 pub mod topic;
+pub mod transaction;
 
 pub use broker::{Broker, StartError};
 pub use command_line::run;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use minimq_common::acl::AclError;
 use minimq_common::config::{Config, Section};
 use minimq_protocol::Command;
 use minimq_protocol::code::request;
@@ -11,8 +12,8 @@ use crate::broker::Broker;
 use crate::config::BrokerConfig;
 use crate::request::RequestContext;
 use crate::{
-    client_registry, filter_server_registry, offset, pull, queue_lock, send, subscription_group,
-    topic,
+    access, admin, client_registry, filter_server_registry, offset, pull, query, queue_lock, send,
+    stats, subscription_group, topic, transaction,
 };
 
 /// Which listener a connection came by.
@@ -23,6 +24,10 @@ const VIP_LISTENER: usize = 1;
 pub struct Session {
     /// Sends of this read, appended together at its end.
     pub sends: send::Collected,
+    /// Ends of transactions of this read.
+    pub ends: transaction::Ends,
+    /// What this connection's pulls count to.
+    pub gets: stats::GetCache,
     /// Came by the VIP port, which serves no pulls.
     pub vip: bool,
 }
@@ -45,11 +50,18 @@ impl Service for BrokerService {
     fn open(&self, connection: &Connection) -> Session {
         Session {
             sends: send::Collected::default(),
+            ends: transaction::Ends::default(),
+            gets: stats::GetCache::default(),
             vip: connection.listener() == VIP_LISTENER,
         }
     }
 
     fn request(&self, session: &mut Session, command: Command, answers: &mut Answers<'_>) {
+        if let Some(control) = &self.broker.access
+            && let Err(refused) = access::check(control, answers.connection(), &command)
+        {
+            return answers.refuse(command.id(), AclError::CODE, &refused.remark());
+        }
         let mut cx = RequestContext {
             broker: &self.broker,
             session,
@@ -62,12 +74,16 @@ impl Service for BrokerService {
         if !session.sends.is_empty() {
             send::append_collected(&self.broker, &mut session.sends, answers).await;
         }
+        if !session.ends.is_empty() {
+            transaction::end_collected(&self.broker, &mut session.ends, answers);
+        }
     }
 
     fn closed(&self, _session: Session, connection: &Connection, _reason: &CloseReason) {
         self.broker.filter_server_connection_closed(connection);
         self.broker.held_connection_closed(connection);
         for group in self.broker.clients.connection_closed(connection) {
+            self.broker.consumer_group_left(&group);
             self.broker.notices.add(&group);
         }
     }
@@ -113,6 +129,38 @@ fn dispatch(cx: &mut RequestContext<'_, '_>, command: Command) {
         }
         request::GET_ALL_SUBSCRIPTIONGROUP_CONFIG => cx.slow(command, subscription_group::get_all),
         request::DELETE_SUBSCRIPTIONGROUP => cx.slow(command, subscription_group::delete),
+        request::SEND_REPLY_MESSAGE | request::SEND_REPLY_MESSAGE_V2 => send::reply(cx, command),
+        request::END_TRANSACTION => cx.session.ends.push(command),
+        request::RESUME_CHECK_HALF_MESSAGE => cx.slow(command, transaction::resume),
+        request::QUERY_MESSAGE => cx.slow(command, query::by_key),
+        request::VIEW_MESSAGE_BY_ID => cx.slow(command, query::view),
+        request::QUERY_CONSUME_QUEUE => cx.slow(command, query::consume_queue),
+        request::GET_ALL_TOPIC_CONFIG => cx.slow(command, admin::all_topics),
+        request::GET_ALL_CONSUMER_OFFSET => cx.slow(command, admin::all_offsets),
+        request::GET_ALL_DELAY_OFFSET => cx.slow(command, admin::all_delay_offsets),
+        request::GET_SYSTEM_TOPIC_LIST_FROM_BROKER => cx.slow(command, admin::system_topics),
+        request::UPDATE_BROKER_CONFIG => cx.slow(command, admin::update_config),
+        request::GET_BROKER_CONFIG => cx.slow(command, admin::get_config),
+        request::GET_BROKER_RUNTIME_INFO => cx.slow(command, admin::runtime_info),
+        request::VIEW_BROKER_STATS_DATA => cx.slow(command, stats::view),
+        request::GET_TOPIC_STATS_INFO => cx.slow(command, admin::topic_stats),
+        request::GET_CONSUME_STATS => cx.slow(command, admin::consume_stats),
+        request::GET_BROKER_CONSUME_STATS => cx.slow(command, admin::stats_of_all_groups),
+        request::QUERY_CONSUME_TIME_SPAN => cx.slow(command, admin::time_span),
+        request::QUERY_CORRECTION_OFFSET => cx.slow(command, admin::correction_offsets),
+        request::CLEAN_EXPIRED_CONSUMEQUEUE => cx.slow(command, admin::expired_queues),
+        request::CLEAN_UNUSED_TOPIC => cx.slow(command, admin::unused_topics),
+        request::DELETE_EXPIRED_COMMITLOG => cx.slow(command, admin::expired_log),
+        request::GET_CONSUMER_RUNNING_INFO => admin::running_info(cx, command),
+        request::CONSUME_MESSAGE_DIRECTLY => admin::consume_directly(cx, command),
+        request::UPDATE_AND_CREATE_ACL_CONFIG => cx.slow(command, access::update_account),
+        request::DELETE_ACL_CONFIG => cx.slow(command, access::delete_account),
+        request::UPDATE_GLOBAL_WHITE_ADDRS_CONFIG => cx.slow(command, access::update_white_list),
+        request::GET_BROKER_CLUSTER_ACL_INFO => cx.slow(command, access::info),
+        request::GET_DAMAGED_RECORDS => cx.slow(command, admin::damaged_records),
+        request::GET_MIXED_SUBSCRIPTIONS => cx.slow(command, admin::mixed_subscriptions),
+        request::GET_HELD_PULLS => cx.slow(command, admin::held_pulls),
+        request::GET_QUEUE_LOCKS => cx.slow(command, admin::queue_locks),
         request::REGISTER_FILTER_SERVER => filter_server_registry::register(cx, &command),
         _ => not_supported(cx, &command),
     }

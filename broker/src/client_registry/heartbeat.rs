@@ -55,6 +55,11 @@ fn register(broker: &Arc<Broker>, connection: &Connection, request: &Command) ->
             );
         }
         let changed = broker.clients.register_consumer(consumer, member.clone());
+        broker.registered_filters.heartbeat(
+            group,
+            consumer.subscription_data_set.iter(),
+            member.seen_ms,
+        );
         if changed.duplicate_id {
             tracing::warn!(
                 group, client = %member.client_id, peer = %connection.peer(),

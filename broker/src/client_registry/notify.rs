@@ -61,6 +61,14 @@ impl Broker {
         }
     }
 
+    /// A member left a group: the filters of a group without any are of no use until it comes back.
+    pub(crate) fn consumer_group_left(&self, group: &str) {
+        if self.clients.group(group).is_none() {
+            self.registered_filters
+                .group_gone(group, self.clock.now_ms());
+        }
+    }
+
     /// Takes out clients without a heartbeat and old locks; ends when the broker stops.
     pub(crate) async fn expire_clients(self: Arc<Self>) {
         loop {

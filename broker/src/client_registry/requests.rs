@@ -38,8 +38,11 @@ fn unregister_from(cx: &RequestContext<'_, '_>, request: &Command) -> Handled {
             .groups
             .get(group)
             .is_none_or(|g| g.notify_consumer_ids_changed_enable);
-        if broker.clients.unregister_consumer(group, connection) && notify {
-            broker.notices.add(group);
+        if broker.clients.unregister_consumer(group, connection) {
+            broker.consumer_group_left(group);
+            if notify {
+                broker.notices.add(group);
+            }
         }
     }
     Ok(success(request))

@@ -52,6 +52,8 @@ minimq_common::config! {
         admin_concurrency: usize = 8, "adminConcurrency", range(1..=1024);
         /// Access control files: plain_acl.yml and the folder acl beside it.
         acl_file: PathBuf = "conf/plain_acl.yml".into(), "aclFile";
+        /// Account of the filter servers beside this broker; it may register (301) without being an admin.
+        filter_server_access_key: Option<String> = None, "filterServerAccessKey";
         /// TLS on the port: disabled, permissive or enforcing.
         tls_mode: String = "permissive".into(), "tls.server.mode";
         /// Certificate chain of the server, PEM.

@@ -185,10 +185,14 @@ impl Broker {
             }
         };
         let delivered = match self.deliver(&records) {
-            Ok(()) => records
-                .last()
-                .and_then(queue_offset_of)
-                .map(|last| last + 1),
+            Ok(()) => {
+                let bytes = records.iter().map(Bytes::len).sum();
+                self.stats.delivered(queue_id, records.len(), bytes);
+                records
+                    .last()
+                    .and_then(queue_offset_of)
+                    .map(|last| last + 1)
+            }
             Err(error) => {
                 tracing::warn!(level, offset, %error, "a delayed message was not delivered, tried again");
                 return Level::Failed;
@@ -254,6 +258,9 @@ impl Broker {
         }
         let mut outcomes = Vec::with_capacity(appends.len());
         self.store.append_blocking(&appends, &mut outcomes);
+        if self.config.get().store.enable_schedule_message_stats {
+            self.stats.stored_by_broker(&appends, &outcomes);
+        }
         outcomes.into_iter().try_for_each(|outcome| match outcome {
             // What can never be stored must not stop those behind it.
             Err(

@@ -2,4 +2,5 @@
 //! that let the queue index pre-select messages for them.
 
 pub mod bloom;
+pub mod registered;
 pub mod sql;

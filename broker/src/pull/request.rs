@@ -21,6 +21,7 @@ use crate::client_registry::{PullFilter, filter_of, property_filter_off};
 use crate::config::BrokerConfig;
 use crate::request::{Refusal, RequestContext};
 use crate::send::store_one;
+use crate::stats::{GetCache, GetItems};
 
 use super::held::Held;
 
@@ -36,6 +37,7 @@ pub(super) struct Plan {
     max_count: usize,
     max_bytes: usize,
     pub(super) filter: Arc<PullFilter>,
+    figures: Arc<GetItems>,
     suggested: (i64, i64),
 }
 
@@ -49,7 +51,9 @@ pub(super) struct Got {
 pub fn pull(cx: &mut RequestContext<'_, '_>, command: Command) {
     let id = command.id();
     let config = cx.broker.config.to_arc();
-    let (plan, header) = match checked(cx.broker, cx.connection().peer(), &command, &config) {
+    let peer = cx.answers.connection().peer();
+    let checked = checked(cx.broker, &mut cx.session.gets, peer, &command, &config);
+    let (plan, header) = match checked {
         Ok(checked) => checked,
         Err(refusal) => return cx.reply(id, Err(refusal)),
     };
@@ -95,6 +99,7 @@ fn unreadable(error: &ReadError) -> Refusal {
 
 fn checked<'c>(
     broker: &Arc<Broker>,
+    gets: &mut GetCache,
     peer: std::net::SocketAddr,
     command: &'c Command,
     config: &BrokerConfig,
@@ -154,6 +159,13 @@ fn checked<'c>(
             .and_then(|n| usize::try_from(n).ok())
             .unwrap_or(usize::MAX),
         filter,
+        figures: gets.items(
+            &broker.stats,
+            group,
+            topic,
+            header.queue_id,
+            config.broker.enable_detail_stat,
+        ),
         suggested: (
             settings.broker_id,
             settings.which_broker_when_consume_slowly,
@@ -248,10 +260,14 @@ impl Plan {
         };
         let mut records = Vec::new();
         let mut filter = &*self.filter;
+        let begun = Instant::now();
         let result = broker
             .store
             .reader()
             .get(&request, &mut filter, blocking, &mut records)?;
+        let time = begun.elapsed();
+        broker.stats.store.get_took(result.count, time);
+        self.figures.took(time.as_millis() as i64);
         Ok(Got { result, records })
     }
 
@@ -278,6 +294,9 @@ impl Plan {
         got: &Got,
     ) -> (i32, PullMessageResponse) {
         let result = &got.result;
+        if result.count > 0 {
+            broker.stats.got(&self.figures, result.count, result.bytes);
+        }
         let (normal, slow) = self.suggested;
         let mut suggested = match (
             config.broker.slave_read_enable,

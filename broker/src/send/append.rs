@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use minimq_protocol::code::response;
 use minimq_protocol::header::{SendMessageRefusal, SendMessageResponse};
@@ -16,8 +16,9 @@ use minimq_store::{
 use crate::broker::Broker;
 use crate::config::{BrokerConfig, BrokerRole, FlushDiskType};
 use crate::request::Refusal;
+use crate::stats::{PutCache, Stored as Counted};
 
-use super::plan::Planner;
+use super::plan::{Plan, Planner};
 
 /// How long a read waits for room in the commit log before its sends are refused.
 const ROOM_WAIT: Duration = Duration::from_secs(5);
@@ -28,6 +29,7 @@ pub struct Collected {
     commands: Vec<Command>,
     scratch: Vec<u8>,
     outcomes: Vec<AppendOutcome>,
+    counted: PutCache,
 }
 
 /// Buffers larger than this are not kept.
@@ -94,8 +96,12 @@ pub async fn append_collected(
     for plan in &plans {
         planner.messages(plan, &scratch, &mut messages);
     }
+    let begun = Instant::now();
     append_all(broker, &messages, &mut outcomes).await;
+    let stats = &broker.stats;
+    stats.store.put_took(messages.len() as u64, begun.elapsed());
     drop(messages);
+    count(broker, &mut collected.counted, &plans, &outcomes);
 
     let waits_for_disk = config.store.flush_disk_type == FlushDiskType::SyncFlush;
     let no_slave = config.store.broker_role == BrokerRole::SyncMaster;
@@ -141,6 +147,44 @@ pub async fn append_collected(
     collected.outcomes = outcomes;
     if scratch.capacity() <= KEPT_SCRATCH {
         collected.scratch = scratch;
+    }
+}
+
+/// Counts what was stored: sends one after the other to the same queue together.
+fn count(broker: &Broker, counted: &mut PutCache, plans: &[Plan<'_>], outcomes: &[AppendOutcome]) {
+    let mut run: Option<Counted<'_>> = None;
+    let mut rest = outcomes;
+    for plan in plans {
+        let (own, behind) = rest.split_at(plan.count.min(rest.len()));
+        rest = behind;
+        let stored = own.iter().flatten();
+        let bytes: i64 = stored.clone().map(|result| i64::from(result.size)).sum();
+        let messages = stored.count() as i64;
+        if messages == 0 {
+            continue;
+        }
+        match &mut run {
+            Some(run) if run.topic == plan.topic && run.queue_id == plan.queue_id => {
+                run.count += messages;
+                run.calls += 1;
+                run.bytes += bytes;
+            }
+            other => {
+                let next = Counted {
+                    topic: &plan.topic,
+                    queue_id: plan.queue_id,
+                    count: messages,
+                    calls: 1,
+                    bytes,
+                };
+                if let Some(done) = other.replace(next) {
+                    counted.count(&broker.stats, &done);
+                }
+            }
+        }
+    }
+    if let Some(done) = run {
+        counted.count(&broker.stats, &done);
     }
 }
 
@@ -323,6 +367,21 @@ pub(crate) fn store_one(broker: &Broker, message: AppendMessage<'_>) -> StoreOut
 }
 
 impl Broker {
+    /// Stores messages of the broker's own on a connection's task, which waits for room if it must; not for the disk.
+    pub(crate) fn append_here(
+        &self,
+        messages: &[AppendMessage<'_>],
+        outcomes: &mut Vec<AppendOutcome>,
+    ) {
+        if messages.is_empty() {
+            return;
+        }
+        if let Appended::Waiting(_) = self.store.append(messages, outcomes) {
+            let rest = messages.get(outcomes.len()..).unwrap_or_default();
+            tokio::task::block_in_place(|| self.store.append_blocking(rest, outcomes));
+        }
+    }
+
     /// The refusal of all sends while the append lock is held too long.
     fn busy(&self, config: &BrokerConfig) -> Option<Refusal> {
         let held = self.store.log_store().append_lock_held_ms();

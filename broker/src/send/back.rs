@@ -97,7 +97,10 @@ pub fn send_back(broker: &Arc<Broker>, request: &Command) -> Handled {
         level: if dead { 0 } else { level },
     };
     match store_one(broker, copy.to_append(broker, &copy.properties(broker))) {
-        Ok(_) => Ok(success(request)),
+        Ok(_) => {
+            broker.stats.sent_back(message.topic(), group);
+            Ok(success(request))
+        }
         Err(error) => {
             let status = broker.append_refusal(&config, &error);
             Err(Refusal::error(format!(

@@ -7,7 +7,9 @@ mod append;
 mod back;
 mod plan;
 mod properties;
+mod reply;
 
 pub(crate) use append::store_one;
 pub use append::{Collected, append_collected};
 pub use back::send_back;
+pub use reply::reply;

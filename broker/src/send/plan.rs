@@ -31,8 +31,8 @@ pub(super) struct Plan<'c> {
     header: SendMessageRequest<'c>,
     body: &'c [u8],
     /// Topic and queue it is stored under.
-    topic: Cow<'c, str>,
-    queue_id: i32,
+    pub(super) topic: Cow<'c, str>,
+    pub(super) queue_id: i32,
     sys_flag: i32,
     /// Where its properties lie in the scratch buffer.
     properties: Range<usize>,
@@ -58,29 +58,8 @@ impl Planner<'_> {
         command: &'c Command,
         scratch: &mut Vec<u8>,
     ) -> Result<Plan<'c>, Refusal> {
-        self.check_open()?;
         let header = SendMessageRequest::decode_for(command.code, &command.ext)?;
-        let topic = self.topic_of(&header)?;
-        let queues = topic.write_queue_nums.max(topic.read_queue_nums);
-        if header.queue_id >= queues {
-            return Err(Refusal::error(format!(
-                "request queueId[{}] is illegal, {} Producer: {}",
-                header.queue_id,
-                topic_text(&topic),
-                self.peer
-            )));
-        }
-        let queue_id = match header.queue_id {
-            given @ 0.. => given,
-            _ if topic.write_queue_nums > 0 => self.broker.random_below(topic.write_queue_nums),
-            _ => {
-                let remark = format!(
-                    "the topic[{}] has no write queue to choose from",
-                    topic.topic_name
-                );
-                return Err(Refusal::error(remark));
-            }
-        };
+        let (topic, queue_id) = self.target(&header)?;
         let multi_tag = match topic.topic_filter_type {
             TopicFilterType::MultiTag => message_flag::MULTI_TAGS,
             TopicFilterType::SingleTag => 0,
@@ -102,6 +81,36 @@ impl Planner<'_> {
         } else {
             self.single(plan, command.version, scratch)
         }
+    }
+
+    /// The topic and queue a message is sent to: the checks of all sends.
+    pub(super) fn target(
+        &self,
+        header: &SendMessageRequest<'_>,
+    ) -> Result<(Arc<TopicConfig>, i32), Refusal> {
+        self.check_open()?;
+        let topic = self.topic_of(header)?;
+        let queues = topic.write_queue_nums.max(topic.read_queue_nums);
+        if header.queue_id >= queues {
+            return Err(Refusal::error(format!(
+                "request queueId[{}] is illegal, {} Producer: {}",
+                header.queue_id,
+                topic_text(&topic),
+                self.peer
+            )));
+        }
+        let queue_id = match header.queue_id {
+            given @ 0.. => given,
+            _ if topic.write_queue_nums > 0 => self.broker.random_below(topic.write_queue_nums),
+            _ => {
+                let remark = format!(
+                    "the topic[{}] has no write queue to choose from",
+                    topic.topic_name
+                );
+                return Err(Refusal::error(remark));
+            }
+        };
+        Ok((topic, queue_id))
     }
 
     fn check_open(&self) -> Result<(), Refusal> {

@@ -47,5 +47,11 @@ pub fn delete(broker: &Arc<Broker>, request: &Command) -> Handled {
         tracing::info!(group = header.group_name, "consumer group deleted");
         broker.groups.save();
     }
+    if header.remove_offset || header.clean_offset == Some(true) {
+        broker.offsets.remove_group(header.group_name);
+    }
+    if broker.config.get().broker.auto_delete_unused_stats {
+        broker.stats.group_deleted(header.group_name);
+    }
     Ok(success(request))
 }

@@ -1,6 +1,5 @@
 //! Creating, changing and deleting topics on request: codes 17 and 215 (broker spec 2.5, 2.6).
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use minimq_protocol::body::{TopicConfig, TopicFilterType};
@@ -82,15 +81,13 @@ pub fn delete(broker: &Arc<Broker>, request: &Command) -> Handled {
         broker.topics.save();
         broker.registration.changed();
     }
-    let in_use: HashSet<String> = broker
-        .topics
-        .snapshot()
-        .1
-        .iter()
-        .map(|topic| topic.topic_name.clone())
-        .collect();
-    broker.store.clean_unused_topics(&in_use).map_err(|error| {
+    broker.store.delete_topic(header.topic).map_err(|error| {
         Refusal::error(format!("the topic is deleted, its queues are not: {error}"))
     })?;
+    // A topic made anew begins at 0: offsets of the old one would lie beyond its end.
+    broker.offsets.remove_topic(header.topic);
+    if broker.config.get().broker.auto_delete_unused_stats {
+        broker.stats.topic_deleted(header.topic);
+    }
     Ok(success(request))
 }

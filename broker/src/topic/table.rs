@@ -112,6 +112,12 @@ impl TopicTable {
         topic
     }
 
+    /// The table counts as changed although no topic is.
+    pub fn next_version(&self, now_ms: i64) {
+        let mut table = self.table.write();
+        table.version = table.version.next(now_ms);
+    }
+
     /// Adds a topic unless it is there; gives what is there then, and whether it is new.
     pub fn put_if_absent(&self, topic: TopicConfig, now_ms: i64) -> (Arc<TopicConfig>, bool) {
         let mut table = self.table.write();

@@ -1,0 +1,126 @@
+//! What a connection remembers of the statistics it counts to, so that counting needs neither lock nor text.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Item, Kind, Stats};
+
+/// Names one connection remembers at most; then it begins anew.
+const MAX_NAMES: usize = 1000;
+
+#[derive(Debug)]
+struct PutItems {
+    nums: Arc<Item>,
+    size: Arc<Item>,
+}
+
+/// Topics a connection sends to.
+#[derive(Debug, Default)]
+pub struct PutCache {
+    generation: u64,
+    topics: HashMap<Box<str>, PutItems>,
+}
+
+impl PutCache {
+    /// Counts `count` messages of one topic and queue, stored in `calls` sends.
+    pub fn count(&mut self, stats: &Stats, stored: &Stored<'_>) {
+        let generation = stats.generation();
+        if self.generation != generation || self.topics.len() >= MAX_NAMES {
+            self.topics.clear();
+            self.generation = generation;
+        }
+        if !self.topics.contains_key(stored.topic) {
+            let items = PutItems {
+                nums: stats.item(Kind::TopicPutNums, stored.topic),
+                size: stats.item(Kind::TopicPutSize, stored.topic),
+            };
+            self.topics.insert(stored.topic.into(), items);
+        }
+        if let Some(items) = self.topics.get(stored.topic) {
+            items.nums.add(stored.count, stored.calls);
+            items.size.add(stored.bytes, stored.calls);
+        }
+        stats.broker_put.add(stored.count, stored.calls);
+        stats.delayed(stored.topic, stored.queue_id, stored.count, stored.bytes);
+    }
+}
+
+/// Messages stored one after the other in one queue.
+#[derive(Debug, Clone, Copy)]
+pub struct Stored<'a> {
+    /// Topic as written.
+    pub topic: &'a str,
+    /// Queue as written.
+    pub queue_id: i32,
+    /// Messages.
+    pub count: i64,
+    /// Sends.
+    pub calls: i64,
+    /// Bytes of the records.
+    pub bytes: i64,
+}
+
+/// What the pulls of one group from one queue count to.
+#[derive(Debug)]
+pub struct GetItems {
+    pub(super) nums: Arc<Item>,
+    pub(super) size: Arc<Item>,
+    latency: Arc<Item>,
+}
+
+impl GetItems {
+    /// A read took so long.
+    pub fn took(&self, ms: i64) {
+        self.latency.add(ms, 1);
+    }
+}
+
+type QueuesOfTopic = HashMap<Box<str>, Vec<(i32, Arc<GetItems>)>>;
+
+/// Groups a connection pulls for.
+#[derive(Debug, Default)]
+pub struct GetCache {
+    generation: u64,
+    known: usize,
+    groups: HashMap<Box<str>, QueuesOfTopic>,
+}
+
+impl GetCache {
+    /// Where the pulls of a group from a queue are counted; `by_queue`: latency of each queue apart.
+    pub fn items(
+        &mut self,
+        stats: &Stats,
+        group: &str,
+        topic: &str,
+        queue_id: i32,
+        by_queue: bool,
+    ) -> Arc<GetItems> {
+        let generation = stats.generation();
+        if self.generation != generation || self.known >= MAX_NAMES {
+            self.groups.clear();
+            self.known = 0;
+            self.generation = generation;
+        }
+        let known = self.groups.get(group).and_then(|topics| topics.get(topic));
+        let known = known.and_then(|queues| queues.iter().find(|(id, _)| *id == queue_id));
+        if let Some((_, items)) = known {
+            return items.clone();
+        }
+        let key = format!("{topic}@{group}");
+        let latency_key = if by_queue {
+            format!("{queue_id}@{key}")
+        } else {
+            key.clone()
+        };
+        let items = Arc::new(GetItems {
+            nums: stats.item(Kind::GroupGetNums, &key),
+            size: stats.item(Kind::GroupGetSize, &key),
+            latency: stats.item(Kind::GroupGetLatency, &latency_key),
+        });
+        let topics = self.groups.entry(group.into()).or_default();
+        let queues = topics.entry(topic.into()).or_default();
+        queues.push((queue_id, items.clone()));
+        self.known += 1;
+        items
+    }
+}
