@@ -1,56 +1,92 @@
 #!/usr/bin/env bash
-# Runs the interoperability suites against our own binaries: a name server and a broker on free ports, in a
-# temporary folder. against-ours.sh [SUITE...]; the binaries must be built (cargo build --bins).
+# Runs the interoperability suites against our own binaries: clusters on free ports, in temporary folders.
+# against-ours.sh [GROUP...], a group being main, acl or tls (all of them); the binaries must be built (cargo build --bins).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
-bin=${BIN:-target/debug}
-suites=("$@")
-[ ${#suites[@]} -gt 0 ] || suites=(basic restart)
+bin=$PWD/${BIN:-target/debug}
+groups=("$@")
+[ ${#groups[@]} -gt 0 ] || groups=(main acl tls)
 
-dir=$(mktemp -d)
-pids=()
-finish() {
-  for pid in "${pids[@]}" $(cat "$dir"/*.pid 2>/dev/null); do kill "$pid" 2>/dev/null || true; done
-  wait 2>/dev/null || true
-  rm -rf "$dir"
+root=$(mktemp -d)
+stop_all() {
+  for file in "$root"/*/*.pid; do [ -f "$file" ] && kill "$(cat "$file")" 2>/dev/null; done
+  return 0
 }
-trap finish EXIT
+trap 'stop_all; wait 2>/dev/null; rm -rf "$root"' EXIT
 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
-wait_for() { # PORT
-  for _ in $(seq 200); do
+wait_for() { # PORT LOG
+  for _ in $(seq 300); do
     (exec 3<>"/dev/tcp/127.0.0.1/$1") 2>/dev/null && return 0
     sleep 0.1
   done
-  echo "nothing listens on port $1"; cat "$dir"/*.log; return 1
+  echo "nothing listens on port $1"; cat "$2"; return 1
 }
 
-namesrv=$(free_port)
-"$bin/mqnamesrv" --listen "127.0.0.1:$namesrv" --set "kvConfigPath=$dir/kvConfig.json" \
-  --set "configStorePath=$dir/namesrv.properties" >"$dir/namesrv.log" 2>&1 &
-pids+=($!)
-wait_for "$namesrv"
-
-broker=$(free_port)
-cat >"$dir/start-broker.sh" <<SCRIPT
+# cluster NAME KEY=VALUE...: a name server and a broker with these keys; sets dir and namesrv. The script
+# start-broker.sh in dir stops the broker if it runs and starts it on the same store.
+cluster() {
+  dir=$root/$1
+  mkdir -p "$dir"
+  shift
+  namesrv=127.0.0.1:$(free_port)
+  local broker; broker=$(free_port)
+  "$bin/mqnamesrv" --listen "$namesrv" --set "kvConfigPath=$dir/kvConfig.json" \
+    --set "configStorePath=$dir/namesrv.properties" >"$dir/namesrv.log" 2>&1 &
+  echo $! >"$dir/namesrv.pid"
+  wait_for "${namesrv#*:}" "$dir/namesrv.log"
+  {
+    echo "namesrvAddr=$namesrv"
+    echo "listenPort=$broker"
+    printf '%s\n' bindAddress=127.0.0.1 brokerIP1=127.0.0.1 brokerName=broker-a "storePathRootDir=$dir/store" \
+      mappedFileSizeCommitLog=67108864 traceTopicEnable=true transactionTimeOut=1000 transactionCheckInterval=1000 \
+      "messageDelayLevel=1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s" "$@"
+  } >"$dir/broker.conf"
+  cat >"$dir/start-broker.sh" <<SCRIPT
 #!/usr/bin/env bash
-# Stops the broker if it runs, starts it on the same store, returns when it serves.
 if [ -f $dir/broker.pid ]; then
   kill \$(cat $dir/broker.pid) 2>/dev/null
   while kill -0 \$(cat $dir/broker.pid) 2>/dev/null; do sleep 0.05; done
 fi
-$PWD/$bin/mqbroker -n 127.0.0.1:$namesrv --set bindAddress=127.0.0.1 --set brokerIP1=127.0.0.1 --set brokerName=broker-a \
-  --set listenPort=$broker --set storePathRootDir=$dir/store --set mappedFileSizeCommitLog=67108864 \
-  --set traceTopicEnable=true --set transactionTimeOut=1000 --set transactionCheckInterval=1000 \
-  --set "messageDelayLevel=1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s" >>$dir/broker.log 2>&1 </dev/null &
+$bin/mqbroker -c $dir/broker.conf >>$dir/broker.log 2>&1 </dev/null &
 echo \$! >$dir/broker.pid
-until (exec 3<>/dev/tcp/127.0.0.1/$broker) 2>/dev/null; do sleep 0.05; done
+until (exec 3<>/dev/tcp/127.0.0.1/$broker) 2>/dev/null; do
+  kill -0 \$(cat $dir/broker.pid) 2>/dev/null || exit 1
+  sleep 0.05
+done
 SCRIPT
-chmod +x "$dir/start-broker.sh"
-"$dir/start-broker.sh"
-wait_for "$broker"
-
-OPTIONS="restart=$dir/start-broker.sh" bash tests/interop/run.sh "127.0.0.1:$namesrv" "${suites[@]}" || {
-  echo "the broker's last lines:"; grep -v INFO "$dir/broker.log" | tail -n 30; exit 1
+  chmod +x "$dir/start-broker.sh"
+  "$dir/start-broker.sh" || { cat "$dir/broker.log"; return 1; }
 }
+
+suites() { # SUITE...
+  bash tests/interop/run.sh "$namesrv" "$@" || {
+    echo "warnings and errors of the broker:"
+    grep -vE ' (INFO|DEBUG) ' "$dir/broker.log" | tail -n 30
+    exit 1
+  }
+}
+
+for group in "${groups[@]}"; do
+  case $group in
+    main)
+      cluster main
+      OPTIONS="restart=$dir/start-broker.sh" suites ${SUITES:-basic restart transaction sql request-reply query trace mqadmin}
+      ;;
+    acl)
+      mkdir -p "$root/acl"
+      cp tests/interop/plain_acl.yml "$root/acl/plain_acl.yml"
+      cluster acl aclEnable=true "aclFile=$root/acl/plain_acl.yml"
+      suites acl
+      ;;
+    tls)
+      for mode in permissive enforcing disabled; do
+        cluster "tls-$mode" "tls.server.mode=$mode"
+        CLIENTS="java4 go" OPTIONS="mode=$mode" suites tls
+      done
+      ;;
+    *) echo "no group $group: main, acl or tls"; exit 1 ;;
+  esac
+  stop_all
+done
