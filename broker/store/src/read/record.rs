@@ -3,7 +3,8 @@
 
 use bytes::Bytes;
 use minimq_protocol::message::{
-    MAGIC_AT, MAGIC_V1, MAGIC_V2, MIN_RECORD_LEN, PHYSICAL_OFFSET_AT, RecordRef, TOTAL_SIZE_AT,
+    MAGIC_AT, MAGIC_V1, MAGIC_V2, MIN_RECORD_LEN, PHYSICAL_OFFSET_AT, SYS_FLAG_AT, TOTAL_SIZE_AT,
+    store_timestamp_at,
 };
 
 use super::Reader;
@@ -127,15 +128,32 @@ impl Reader {
         Ok(is_whole(&bytes, at).then_some(bytes))
     }
 
-    /// When the record at `at` was stored; `None` if there is none.
+    /// When the record at `at` was stored; `None` if there is none. Reads its head only.
     pub(super) fn time_at(&self, at: i64) -> Result<Option<i64>, StoreError> {
-        let record = self
-            .record_at(at, Blocking::Allowed)
+        if at < 0 || at < self.log.min_offset().get() || self.damage.contains(PhysicalOffset(at)) {
+            return Ok(None);
+        }
+        let mut span = Span::default();
+        let head = self
+            .bytes_at(
+                &mut span,
+                at,
+                MIN_RECORD_LEN,
+                MIN_RECORD_LEN,
+                Blocking::Allowed,
+            )
             .map_err(ReadError::into_store_error)?;
-        Ok(record.and_then(|bytes| {
-            RecordRef::parse_slice(&bytes)
-                .map(|r| r.store_timestamp())
-                .ok()
-        }))
+        let int = |from: usize| {
+            head.get(from..)?
+                .first_chunk()
+                .map(|b| i32::from_be_bytes(*b))
+        };
+        let (Some(_), Some(sys_flag)) = (claimed_len(&head, at), int(SYS_FLAG_AT)) else {
+            return Ok(None);
+        };
+        let time = head
+            .get(store_timestamp_at(sys_flag)..)
+            .and_then(|rest| rest.first_chunk());
+        Ok(time.map(|time| i64::from_be_bytes(*time)))
     }
 }
