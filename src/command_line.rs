@@ -134,7 +134,9 @@ fn start(options: &Options) -> Result<(), String> {
 fn describe(cluster: &Cluster, begin: Instant) -> String {
     let name_server = cluster.name_server();
     format!(
-        "mini-MQ is ready after {} ms\n  name server  {name_server}\n  brokers      {}\n  data         {}\nStop it with Ctrl-C.",
+        "mini-MQ is ready after {} ms\n  name server  {name_server}\n  brokers      {}\n  data         {}\n\
+         Try in another terminal:\n  mqadmin sendMessage -n {name_server} -t Hello -p world\n  \
+         mqadmin consumeMessage -n {name_server} -t Hello\n  mqadmin clusterList -n {name_server}\nStop it with Ctrl-C.",
         begin.elapsed().as_millis(),
         cluster.brokers().join(", "),
         cluster.data().display(),
