@@ -44,8 +44,11 @@ impl Default for Stats {
 }
 
 impl Stats {
-    fn add(&self, topic: &str, change: impl FnOnce(&mut Sums), failures: u64) {
-        let second = self.begun.elapsed().as_secs();
+    fn second(&self) -> u64 {
+        self.begun.elapsed().as_secs()
+    }
+
+    fn add(&self, second: u64, topic: &str, change: impl FnOnce(&mut Sums), failures: u64) {
         let mut topics = self.topics.lock();
         if !topics.contains_key(topic) {
             topics.insert(topic.to_owned(), Topic::default());
@@ -90,25 +93,36 @@ impl Stats {
     }
 
     pub(crate) fn pulled(&self, topic: &str, messages: usize, took: Duration) {
+        self.pulled_at(self.second(), topic, messages, took);
+    }
+
+    fn pulled_at(&self, second: u64, topic: &str, messages: usize, took: Duration) {
         let change = |sums: &mut Sums| {
             sums.pulls += 1;
             sums.pulled += messages as u64;
             sums.pull_ms += millis(took);
         };
-        self.add(topic, change, 0);
+        self.add(second, topic, change, 0);
     }
 
     pub(crate) fn consumed(&self, topic: &str, done: bool, took: Duration) {
+        self.consumed_at(self.second(), topic, done, took);
+    }
+
+    fn consumed_at(&self, second: u64, topic: &str, done: bool, took: Duration) {
         let change = |sums: &mut Sums| {
             sums.done += u64::from(done);
             sums.failed += u64::from(!done);
             sums.consume_ms += millis(took);
         };
-        self.add(topic, change, u64::from(!done));
+        self.add(second, topic, change, u64::from(!done));
     }
 
     pub(crate) fn all(&self, subscribed: &[String]) -> BTreeMap<String, ConsumeStatus> {
-        let now = self.begun.elapsed().as_secs();
+        self.all_at(self.second(), subscribed)
+    }
+
+    fn all_at(&self, now: u64, subscribed: &[String]) -> BTreeMap<String, ConsumeStatus> {
         let topics = self.topics.lock();
         let status = |topic: &String| {
             let Some(entry) = topics.get(topic) else {
@@ -165,24 +179,22 @@ fn millis(time: Duration) -> u64 {
 mod tests {
     use super::*;
 
-    #[tokio::test(start_paused = true)]
-    async fn rates_are_those_of_the_last_minute_and_failures_of_the_last_hour() {
+    #[test]
+    fn rates_are_those_of_the_last_minute_and_failures_of_the_last_hour() {
         let stats = Stats::default();
-        for _ in 0..10 {
-            tokio::time::advance(Duration::from_secs(1)).await;
-            stats.pulled("t", 6, Duration::from_millis(4));
-            stats.consumed("t", true, Duration::from_millis(2));
+        for second in 1..=10 {
+            stats.pulled_at(second, "t", 6, Duration::from_millis(4));
+            stats.consumed_at(second, "t", true, Duration::from_millis(2));
         }
-        stats.consumed("t", false, Duration::from_millis(13));
-        let now = stats.all(&["t".to_owned(), "u".to_owned()]);
+        stats.consumed_at(10, "t", false, Duration::from_millis(13));
+        let now = stats.all_at(10, &["t".to_owned(), "u".to_owned()]);
         assert_eq!(
             (now["t"].pull_tps, now["t"].pull_rt, now["t"].consume_rt),
             (6.0, 4.0, 3.0)
         );
         assert_eq!(now["t"].consume_failed_msgs, 1);
         assert_eq!(now["u"], ConsumeStatus::default());
-        tokio::time::advance(Duration::from_secs(120)).await;
-        let later = stats.all(&["t".to_owned()]);
+        let later = stats.all_at(130, &["t".to_owned()]);
         assert_eq!(
             (later["t"].pull_tps, later["t"].consume_failed_msgs),
             (0.0, 1)
