@@ -309,7 +309,7 @@ mod tests {
         }
     }
 
-    /// The list the golden values were made from: queues taken in turn from two brokers, the second first.
+    /// The list the golden values were made from: queues of topic `T`, in turn of two brokers, the second first.
     fn golden_queues(count: usize) -> Vec<MessageQueue> {
         let broker = |n: usize| {
             if n.is_multiple_of(2) {
@@ -319,7 +319,7 @@ mod tests {
             }
         };
         (0..count)
-            .map(|n| MessageQueue::new("TopicTest", broker(n), (n / 2) as i32))
+            .map(|n| MessageQueue::new("T", broker(n), (n / 2) as i32))
             .collect()
     }
 

@@ -1,5 +1,5 @@
 //! A name server and a broker in this process, on free ports and in a temporary folder.
-#![allow(dead_code)]
+#![allow(dead_code, unreachable_pub)]
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
