@@ -126,6 +126,9 @@ struct Inner {
     turn: AtomicUsize,
 }
 
+/// Messages of one queue with their offsets.
+type Taken = (Arc<AssignedQueue>, Vec<(i64, Delivery)>);
+
 impl PullConsumer {
     fn engine(&self) -> &Arc<Engine> {
         &self.inner.handle.0
@@ -202,7 +205,7 @@ impl PullConsumer {
     }
 
     /// From the next queue in turn that has something.
-    fn take(&self, max: usize) -> Option<(Arc<AssignedQueue>, Vec<(i64, Delivery)>)> {
+    fn take(&self, max: usize) -> Option<Taken> {
         let queues: Vec<_> = self.engine().queues.lock().values().cloned().collect();
         let first = self
             .inner
