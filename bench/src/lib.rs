@@ -1,0 +1,18 @@
+//! Load for brokers, and the yardstick they are measured with.
+//!
+//! Reading path: [`options`] (what can be asked for), [`echo`] (the yardstick: a bare server that appends what comes to
+//! a file), [`send`], [`pull`] and [`e2e`] (the three loads), [`measure`] (what is told of a run). Below them [`frames`]
+//! makes requests once and stamps them for each use, and [`peer`] is a socket of the one thread that does everything.
+//!
+//! The generator shares the machine with the server it measures, so it is written to be cheap: one thread, no
+//! allocation for a message, answers looked at only as far as needed.
+#![forbid(unsafe_code)]
+
+pub mod e2e;
+pub mod echo;
+pub mod frames;
+pub mod measure;
+pub mod options;
+pub mod peer;
+pub mod pull;
+pub mod send;

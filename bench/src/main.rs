@@ -1,0 +1,29 @@
+//! The program `minimq-bench`.
+#![forbid(unsafe_code)]
+
+use std::sync::atomic::AtomicBool;
+
+use clap::Parser;
+use minimq_bench::options::{Mode, Options};
+use minimq_bench::{e2e, echo, pull, send};
+
+fn main() -> anyhow::Result<()> {
+    let options = Options::parse();
+    let (report, json) = match options.mode {
+        Mode::AppendEcho(echo) => {
+            let server = echo::AppendEcho::bind(&echo)?;
+            println!("append-echo serves {}", server.address());
+            // Ends with its process.
+            return server.run(&AtomicBool::new(false));
+        }
+        Mode::Send(load) => (send::run(&load)?, load.common.json),
+        Mode::Pull(load) => (pull::run(&load)?, load.common.json),
+        Mode::E2e(load) => (e2e::run(&load)?, load.common.json),
+    };
+    if json {
+        println!("{}", report.to_json());
+    } else {
+        println!("{report}");
+    }
+    Ok(())
+}
