@@ -1,7 +1,8 @@
 //! Load for brokers, and the yardstick they are measured with.
 //!
 //! Reading path: [`options`] (what can be asked for), [`echo`] (the yardstick: a bare server that appends what comes to
-//! a file), [`send`], [`pull`] and [`e2e`] (the three loads), [`measure`] (what is told of a run). Below them [`frames`]
+//! a file), [`send`], [`pull`] and [`e2e`] (the three loads), [`suite`] (all of
+//! them in turn, as a table), [`measure`] (what is told of a run). Below them [`frames`]
 //! makes requests once and stamps them for each use, and [`peer`] is a socket of the one thread that does everything.
 //!
 //! The generator shares the machine with the server it measures, so it is written to be cheap: one thread, no
@@ -16,3 +17,4 @@ pub mod options;
 pub mod peer;
 pub mod pull;
 pub mod send;
+pub mod suite;

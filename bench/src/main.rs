@@ -16,6 +16,7 @@ fn main() -> anyhow::Result<()> {
             // Ends with its process.
             return server.run(&AtomicBool::new(false));
         }
+        Mode::Suite(suite) => return minimq_bench::suite::run(&suite),
         Mode::Send(load) => (send::run(&load)?, load.common.json),
         Mode::Pull(load) => (pull::run(&load)?, load.common.json),
         Mode::E2e(load) => (e2e::run(&load)?, load.common.json),

@@ -30,6 +30,8 @@ pub enum Mode {
     Send(SendOptions),
     /// Fills queues and then pulls them empty.
     Pull(PullOptions),
+    /// Measures a broker beside the yardstick: the whole table.
+    Suite(SuiteOptions),
     /// Sends at a fixed rate and measures when the messages reach a consumer that waits for them.
     E2e(E2eOptions),
 }
@@ -147,6 +149,70 @@ pub struct E2eOptions {
     /// Messages a second.
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub rate: u32,
+}
+
+/// Options of `suite`.
+#[derive(Debug, Clone, Args)]
+pub struct SuiteOptions {
+    /// The program mqbroker.
+    #[arg(long)]
+    pub broker: PathBuf,
+    /// Where stores are made and removed again.
+    #[arg(long, default_value_os_t = std::env::temp_dir().join("minimq-bench"))]
+    pub folder: PathBuf,
+    /// How often each load is run against each server.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    pub rounds: u32,
+    /// Length of each measured part.
+    #[arg(long, default_value = "3", value_parser = seconds)]
+    pub seconds: Duration,
+    /// Load before it that is not counted.
+    #[arg(long, default_value = "1", value_parser = seconds)]
+    pub warmup: Duration,
+    /// Only loads with this in their name.
+    #[arg(long)]
+    pub only: Option<String>,
+    /// Connections held while memory is looked at.
+    #[arg(long, default_value_t = 5000)]
+    pub idle_connections: u32,
+    /// Another broker that runs already, `name,address,pid`; with `,sync` behind it, one that flushes synchronously.
+    #[arg(long, value_parser = other_server)]
+    pub also: Option<OtherServer>,
+    /// Where the yardstick listens, while it is measured.
+    #[arg(skip)]
+    pub yardstick: Option<SocketAddr>,
+}
+
+impl SuiteOptions {
+    /// The server is the yardstick, whose pulls never come to an end.
+    pub fn yardstick_pulls(&self, addr: SocketAddr) -> bool {
+        self.yardstick == Some(addr)
+    }
+}
+
+/// A broker that runs already.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OtherServer {
+    /// What it is called in the table.
+    pub name: String,
+    /// Where it listens.
+    pub addr: SocketAddr,
+    /// Its process.
+    pub pid: u32,
+    /// It flushes synchronously.
+    pub sync: bool,
+}
+
+fn other_server(text: &str) -> Result<OtherServer, String> {
+    let wrong = || format!("\"{text}\" is not name,address,pid");
+    let mut parts = text.split(',');
+    let mut next = || parts.next().ok_or_else(wrong);
+    Ok(OtherServer {
+        name: next()?.to_owned(),
+        addr: next()?.parse().map_err(|_| wrong())?,
+        pid: next()?.parse().map_err(|_| wrong())?,
+        sync: parts.next() == Some("sync"),
+    })
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

@@ -175,6 +175,9 @@ impl Planner<'_> {
         let found = rewrite(text, &[cluster], scratch)?;
         plan.waits = found.waits;
         plan.properties = found.text;
+        if !found.is_half && found.delay_level <= 0 {
+            return Ok(plan);
+        }
         let real = plan.topic.clone();
         let real_queue = plan.queue_id.to_string();
         let origin = [

@@ -2,7 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use minimq_protocol::code::response;
+use minimq_protocol::Command;
+use minimq_protocol::code::{request, response};
 use minimq_protocol::properties::name as property;
 
 use crate::support::*;
@@ -122,6 +123,11 @@ async fn the_size_limit_is_that_of_the_body() {
     assert_eq!(whole.messages[0].body().len(), 4_194_304);
     let empty = wire.pull(&Pull::new("T", 0, 1)).await;
     assert_eq!(empty.messages[0].body().len(), 0);
+    let update = Command::request(request::UPDATE_BROKER_CONFIG);
+    ok(&wire.call(&update.with_body("maxMessageSize=1048576")).await);
+    ok(&wire.send(&Send::new("T", 0, &body[..1_048_576])).await);
+    let refused = wire.send(&Send::new("T", 0, &body[..1_048_577])).await;
+    has_code(&refused, response::MESSAGE_ILLEGAL);
 }
 
 /// wire-11: a topic's name has at most 127 characters of a small set, for creation and for sends.
@@ -197,7 +203,7 @@ async fn messages_given_back_come_again_and_then_go_to_the_dead_letters() {
         .unwrap();
     let origin = message.message_id().to_string();
     for time in 0..3_i64 {
-        let back = minimq_protocol::Command::request(36)
+        let back = Command::request(request::CONSUMER_SEND_MSG_BACK)
             .with_ext("offset", &message.physical_offset().to_string())
             .with_ext("group", "G")
             .with_ext("delayLevel", "0")
