@@ -45,7 +45,10 @@ impl Broker {
             .expect("mqbroker starts");
         let mut lines = BufReader::new(process.stdout.take().unwrap()).lines();
         let address = loop {
-            let line = lines.next().expect("the broker says that it serves").unwrap();
+            let line = lines
+                .next()
+                .expect("the broker says that it serves")
+                .unwrap();
             // "The broker[b0, 127.0.0.1:1234] boot success. …"
             if let Some((_, rest)) = line.split_once("The broker[b0, ") {
                 break rest.split(']').next().unwrap().to_owned();
@@ -144,7 +147,10 @@ fn produce(address: &str, name: &str, begun: &mpsc::Sender<()>) -> Messages {
     loop {
         while under_way.len() < 8 {
             let queue_id = number % QUEUES;
-            let body = format!("{name}-{number}-{}", "x".repeat((number * 37 % 900) as usize));
+            let body = format!(
+                "{name}-{number}-{}",
+                "x".repeat((number * 37 % 900) as usize)
+            );
             if wire.send(number, queue_id, body.clone()).is_err() {
                 return acknowledged;
             }
@@ -210,7 +216,9 @@ fn a_killed_broker_keeps_what_it_acknowledged_under_synchronous_flush() {
             .collect();
         // Killed after so many answers, so that every round dies at another place of its work.
         for _ in 0..=(round * 61) {
-            first.recv_timeout(Duration::from_secs(20)).expect("an answer");
+            first
+                .recv_timeout(Duration::from_secs(20))
+                .expect("an answer");
         }
         broker.kill();
         for producer in producers {
