@@ -140,7 +140,12 @@ impl LogStore {
             None if config.role == StoreRole::Slave && end.get() == 0 => None,
             None => Some(end.get()),
         };
-        let ahead = Arc::new(Ahead::new(Arc::clone(&log), config, next_base));
+        let ahead = Arc::new(Ahead::new(
+            Arc::clone(&log),
+            Arc::clone(&gate),
+            config,
+            next_base,
+        ));
         let checkpoint = Arc::new(Checkpoint::open(
             &*disk,
             &root,

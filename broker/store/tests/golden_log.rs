@@ -274,3 +274,92 @@ fn a_broken_head_in_the_middle_costs_what_lies_before_the_next_record_a_queue_kn
     );
     assert_eq!(log.report().damaged[0].to.get(), 131_072);
 }
+
+/// A recorded message, to be appended again.
+struct Again {
+    fields: minimq_protocol::message::RecordFields<'static>,
+    at: i64,
+}
+
+#[test]
+fn the_recorded_messages_appended_again_at_their_times_give_the_recorded_bytes() {
+    for name in ["clean", "cqext", "killed"] {
+        let folder = tempfile::tempdir().unwrap();
+        let root = golden(name, folder.path());
+        let manifest = manifest(name);
+        let recorded: Vec<Vec<u8>> = {
+            let mut paths: Vec<_> = std::fs::read_dir(root.join("commitlog"))
+                .unwrap()
+                .map(|entry| entry.unwrap().path())
+                .collect();
+            paths.sort();
+            paths
+                .into_iter()
+                .map(|path| std::fs::read(path).unwrap())
+                .collect()
+        };
+        let log_of = |files: &[Vec<u8>]| files.concat();
+        let bytes: &'static [u8] = Box::leak(log_of(&recorded).into_boxed_slice());
+        let again: Vec<Again> = rows(&manifest)
+            .into_iter()
+            .map(|(at, ..)| {
+                let record =
+                    minimq_protocol::message::RecordRef::parse_slice(&bytes[at as usize..])
+                        .unwrap();
+                let record: &'static _ = Box::leak(Box::new(record));
+                Again {
+                    fields: record.fields(),
+                    at,
+                }
+            })
+            .collect();
+
+        let new_root = folder.path().join("again");
+        let (clock, time) = minimq_store::StoreClock::manual(0);
+        let config = golden_config(&new_root);
+        let log = minimq_store::LogStore::open(
+            &config,
+            real(),
+            clock,
+            &mut NotedQueues::default(),
+            |_| {},
+        )
+        .unwrap();
+        for Again { fields, at } in &again {
+            time.store(fields.store_timestamp, std::sync::atomic::Ordering::Release);
+            let message = minimq_store::AppendMessage {
+                topic: fields.topic,
+                queue_id: fields.queue_id,
+                flag: fields.flag,
+                sys_flag: fields.sys_flag,
+                born_timestamp: fields.born_timestamp,
+                born_host: fields.born_host,
+                store_host: fields.store_host,
+                reconsume_times: fields.reconsume_times,
+                prepared_transaction_offset: fields.prepared_transaction_offset,
+                body: fields.body,
+                properties: fields.properties,
+                appended_properties: b"",
+                joins_previous: false,
+            };
+            let result = append_one(&log, message).unwrap();
+            assert_eq!(
+                (result.physical_offset.get(), result.queue_offset.get()),
+                (*at, fields.queue_offset),
+                "{name}"
+            );
+        }
+        let end = log.log().max_offset().get() as usize;
+        log.close().unwrap();
+        let written: Vec<Vec<u8>> = (0..end.div_ceil(65_536))
+            .map(|number| {
+                std::fs::read(new_root.join(format!("commitlog/{:020}", number * 65_536))).unwrap()
+            })
+            .collect();
+        assert!(
+            log_of(&written)[..end] == bytes[..end],
+            "{name}: the bytes differ"
+        );
+        assert_eq!(end as i64, manifest["maxPhyOffset"].as_i64().unwrap());
+    }
+}

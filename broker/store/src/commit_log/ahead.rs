@@ -25,6 +25,7 @@ use super::folders;
 use crate::config::{FlushDiskType, StoreConfig};
 use crate::counters::add;
 use crate::error::{Refusal, StoreError};
+use crate::gate::Gate;
 use crate::region::{Region, RegionWriter};
 use crate::signal::Signal;
 
@@ -54,6 +55,7 @@ pub(crate) struct Spare {
 #[derive(Debug)]
 pub(crate) struct Ahead {
     log: Arc<CommitLog>,
+    gate: Arc<Gate>,
     idle: i64,
     load: i64,
     zero_first: bool,
@@ -81,7 +83,12 @@ struct State {
 
 impl Ahead {
     /// For a log that ends at its published end; the next file begins at `next_base`.
-    pub(crate) fn new(log: Arc<CommitLog>, config: &StoreConfig, next_base: Option<i64>) -> Self {
+    pub(crate) fn new(
+        log: Arc<CommitLog>,
+        gate: Arc<Gate>,
+        config: &StoreConfig,
+        next_base: Option<i64>,
+    ) -> Self {
         let bytes = |bytes: u64| i64::try_from(bytes).unwrap_or(i64::MAX).max(4096);
         let end = log.max_offset().get();
         Self {
@@ -89,6 +96,7 @@ impl Ahead {
             load: bytes(config.populate_load_bytes.max(config.populate_idle_bytes)),
             zero_first: config.flush_disk_type == FlushDiskType::SyncFlush,
             log,
+            gate,
             ready: AtomicI64::new(end),
             wanted: AtomicI64::new(0),
             wake_at: AtomicI64::new(i64::MAX),
@@ -331,7 +339,7 @@ impl Ahead {
         let to = (from + step).min(target.max(from + 4096)).min(file.end());
         let (start, end) = (file.within(from), file.within(to));
         let done = if self.zero_first {
-            write_zeros(&file, start, end).and_then(|()| file.file.sync_data())
+            write_zeros(&file, start, end)
         } else {
             region.populate(start as usize..end as usize)
         };
@@ -340,6 +348,13 @@ impl Ahead {
             reason: format!("making pages ready failed: {error}"),
             until_restart: false,
         })?;
+        if self.zero_first
+            && let Err(error) = file.file.sync_data()
+        {
+            // The system tells of a failed write once. It may have been one of appended bytes, and whoever waits for
+            // those would hear that all is well.
+            return Err((*self.gate.fail(&file.path, format!("sync failed: {error}"))).clone());
+        }
         self.ready.store(to, Ordering::Release);
         self.wake_at.store(
             to.saturating_sub(ahead / 2).max(position),

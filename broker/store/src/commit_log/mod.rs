@@ -355,13 +355,32 @@ impl CommitLog {
         self.last_store_timestamp
             .store(last_store_timestamp, Ordering::Release);
         self.published.store(end, Ordering::Release);
+        self.assert_order();
     }
 
     /// Notes that all below `end` is on disk.
     pub(crate) fn set_flushed(&self, end: i64) {
-        debug_assert!(end <= self.published.load(Ordering::Acquire));
         self.flushed.fetch_max(end, Ordering::AcqRel);
+        self.assert_order();
         self.grown.notify();
+    }
+
+    /// min ≤ flushed ≤ published, and what is hot and what may be dispatched are published. Each only grows, so the larger
+    /// one is looked at last.
+    fn assert_order(&self) {
+        if cfg!(debug_assertions) {
+            let min = self.min_offset().get();
+            let hot = self.hot_from.load(Ordering::Acquire);
+            let dispatch = self.dispatch_limit().get();
+            let flushed = self.flushed.load(Ordering::Acquire);
+            let published = self.published.load(Ordering::Acquire);
+            debug_assert!(
+                min <= published
+                    && hot <= published
+                    && dispatch <= published
+                    && flushed <= published
+            );
+        }
     }
 
     /// The first byte ever in the log, for a slave that begins in the middle.
