@@ -122,6 +122,7 @@ codes! {
         GET_MIXED_SUBSCRIPTIONS = 31001, "B, our own: members that subscribe otherwise than their group.";
         GET_HELD_PULLS = 31002, "B, our own: pulls that wait, by queue.";
         GET_QUEUE_LOCKS = 31003, "B, our own: locks on queues.";
+        GET_FILTER_STATS = 31010, "F, our own: figures of every filter.";
     }
 }
 

@@ -34,9 +34,9 @@ pub struct EngineConfig {
     pub max_total_memory: usize,
     /// Largest body after decompression.
     pub max_body_size: usize,
-    /// Time a filter may take for one message.
+    /// Processor time a filter may take for one message.
     pub message_timeout: Duration,
-    /// Time the start function and `init` may take together.
+    /// Processor time the start function and `init` may take together.
     pub start_timeout: Duration,
 }
 

@@ -17,6 +17,7 @@ use crate::abi;
 use crate::budget::Share;
 use crate::engine::EngineConfig;
 use crate::instance::FilterContext;
+use crate::time_limit::TimeLimit;
 
 /// Longest text of one log line or abort, in bytes.
 const LOG_LINE: usize = 1024;
@@ -57,6 +58,7 @@ pub(crate) struct Host {
     plain: Option<Option<Bytes>>,
     pub(crate) memory: Option<Memory>,
     pub(crate) limits: Limits,
+    pub(crate) time: TimeLimit,
     log_limit: Arc<LogLimit>,
     max_body_size: usize,
 }
@@ -78,6 +80,7 @@ impl Host {
                 max_memory: config.max_memory,
                 max_table_elements: config.max_table_elements,
             },
+            time: TimeLimit::begin(config.start_timeout),
             log_limit,
             max_body_size: config.max_body_size,
         }

@@ -1,18 +1,20 @@
 //! One sandbox of one filter, and messages run through it.
 
 use std::fmt;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use minimq_protocol::message::MessageView;
-use wasmtime::{AsContextMut, Store, Trap, TypedFunc};
+use wasmtime::{AsContextMut, Store, Trap, TypedFunc, UpdateDeadline};
 
 use crate::abi;
 use crate::budget::Share;
 use crate::engine::Filter;
 use crate::host::{Aborted, Host};
-use crate::ticker::{Running, TICK};
+use crate::ticker::Running;
+use crate::time_limit::TimeLimit;
 
 /// For whom a filter runs; a module can ask for each part.
 #[derive(Debug, Clone, Default)]
@@ -62,11 +64,6 @@ pub struct Instance {
     spent: bool,
 }
 
-/// Epochs after which `time` has passed for certain: the first may be about to end.
-fn ticks(time: Duration) -> u64 {
-    (time.as_micros().div_ceil(TICK.as_micros()) as u64).saturating_add(1)
-}
-
 impl Instance {
     pub(crate) fn start(
         origin: &Arc<Filter>,
@@ -80,7 +77,12 @@ impl Instance {
         let host = Host::new(context, origin.log_limit.clone(), share, &engine.config);
         let mut store = Store::new(&engine.wasm, host);
         store.limiter(|host| &mut host.limits);
-        store.set_epoch_deadline(ticks(limit));
+        store.epoch_deadline_callback(|mut store| {
+            let more = store.data_mut().time.look();
+            Ok(more.map_or(UpdateDeadline::Interrupt, UpdateDeadline::Continue))
+        });
+        let ticks = store.data_mut().time.begin_call();
+        store.set_epoch_deadline(ticks);
         let _running = engine.ticker.run();
         let instance = origin.prepared.instantiate(&mut store).map_err(failed)?;
         store.data_mut().memory = instance.get_memory(&mut store, abi::MEMORY);
@@ -120,10 +122,13 @@ impl Instance {
 
     /// Begins a run of messages; the clock for their time limits goes while it lives.
     pub fn batch(&mut self) -> Batch<'_> {
-        let running = self.origin.engine.ticker.run();
+        let engine = &self.origin.engine;
+        let running = engine.ticker.run();
+        self.store.data_mut().time = TimeLimit::begin(engine.config.message_timeout);
         Batch {
             instance: self,
             _running: running,
+            _thread: PhantomData,
         }
     }
 }
@@ -143,6 +148,8 @@ impl fmt::Debug for Instance {
 pub struct Batch<'i> {
     instance: &'i mut Instance,
     _running: Running,
+    /// Its time is that of the thread it began on.
+    _thread: PhantomData<*const ()>,
 }
 
 impl Batch<'_> {
@@ -150,9 +157,8 @@ impl Batch<'_> {
     pub fn run(&mut self, message: &MessageView<Bytes>) -> Result<bool, Failure> {
         let instance = &mut *self.instance;
         let config = &instance.origin.engine.config;
-        instance
-            .store
-            .set_epoch_deadline(ticks(config.message_timeout));
+        let ticks = instance.store.data_mut().time.begin_call();
+        instance.store.set_epoch_deadline(ticks);
         instance.store.data_mut().begin(message);
         let answer = instance.filter.call(instance.store.as_context_mut(), ());
         let host = instance.store.data_mut();

@@ -12,6 +12,7 @@ mod host;
 mod instance;
 mod module;
 mod ticker;
+mod time_limit;
 
 pub use engine::{Engine, EngineConfig, Filter, FilterHash};
 pub use instance::{Batch, Failure, FilterContext, Instance, InstanceError};

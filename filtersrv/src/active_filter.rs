@@ -1,0 +1,194 @@
+//! One filter in use: a module that a group uses for a topic, with its instance, its figures and its back-off.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use minimq_filter_engine::{Filter, FilterContext, FilterHash, Instance};
+use minimq_protocol::body::FilterStats;
+use parking_lot::Mutex;
+
+use crate::statistics::{Counts, Statistics};
+
+/// How long a filter that timed out is left alone, first and at most; doubled each time.
+const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// With so many failures in a row a filter is called failing.
+const FAILING: u64 = 20;
+
+/// For whom a filter works.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Key {
+    pub(crate) topic: Arc<str>,
+    pub(crate) group: Arc<str>,
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ConsumerGroup: {} Topic: {}", self.group, self.topic)
+    }
+}
+
+/// The sandbox of a filter; whoever holds its lock runs the filter.
+pub(crate) type Slot = Arc<tokio::sync::Mutex<Option<Instance>>>;
+
+#[derive(Debug, Default)]
+struct BackOff {
+    wait: Duration,
+    until: Option<Instant>,
+}
+
+/// A filter in use.
+pub(crate) struct ActiveFilter {
+    pub(crate) key: Key,
+    pub(crate) class_name: Arc<str>,
+    filter: Arc<Filter>,
+    slot: Slot,
+    statistics: Mutex<Statistics>,
+    back_off: Mutex<BackOff>,
+}
+
+impl ActiveFilter {
+    pub(crate) fn new(key: Key, class_name: Arc<str>, filter: Arc<Filter>) -> Self {
+        Self {
+            key,
+            class_name,
+            filter,
+            slot: Slot::default(),
+            statistics: Mutex::default(),
+            back_off: Mutex::default(),
+        }
+    }
+
+    /// SHA-256 of the upload.
+    pub(crate) fn hash(&self) -> FilterHash {
+        self.filter.hash()
+    }
+
+    /// Its sandbox.
+    pub(crate) fn slot(&self) -> &Slot {
+        &self.slot
+    }
+
+    /// The instance in the slot, or a fresh one if there is none that can go on.
+    pub(crate) fn instance<'s>(
+        &self,
+        slot: &'s mut Option<Instance>,
+    ) -> Result<&'s mut Instance, minimq_filter_engine::InstanceError> {
+        // The old one first: it counts against the limits of the new one.
+        let old = slot.take().filter(|instance| !instance.is_spent());
+        let instance = match old {
+            Some(instance) => instance,
+            None => self.filter.instantiate(FilterContext {
+                topic: self.key.topic.clone(),
+                group: self.key.group.clone(),
+                class_name: self.class_name.clone(),
+            })?,
+        };
+        Ok(slot.insert(instance))
+    }
+
+    /// Gives the instance back if nobody uses it.
+    pub(crate) fn rest(&self) {
+        if let Ok(mut slot) = self.slot.try_lock() {
+            *slot = None;
+        }
+    }
+
+    /// It timed out: it is left alone for a time.
+    pub(crate) fn timed_out(&self, now: Instant) {
+        let mut back_off = self.back_off.lock();
+        back_off.wait = (back_off.wait * 2).clamp(BACK_OFF.0, BACK_OFF.1);
+        back_off.until = Some(now + back_off.wait);
+    }
+
+    /// It ran a batch within its time.
+    pub(crate) fn was_in_time(&self) {
+        *self.back_off.lock() = BackOff::default();
+    }
+
+    /// How long it is still left alone.
+    pub(crate) fn backs_off(&self, now: Instant) -> Option<Duration> {
+        let until = self.back_off.lock().until?;
+        Some(until.saturating_duration_since(now)).filter(|wait| !wait.is_zero())
+    }
+
+    /// Adds the figures of a batch.
+    pub(crate) fn count(&self, counts: Counts) {
+        self.statistics.lock().add(counts);
+    }
+
+    /// The last failure.
+    pub(crate) fn last_error(&self) -> Option<String> {
+        self.statistics.lock().last_error.clone()
+    }
+
+    /// Its figures, with the number of connections that uploaded it.
+    pub(crate) fn figures(&self, users: usize, now: Instant) -> FilterStats {
+        let memory = self
+            .slot
+            .try_lock()
+            .map_or(0, |slot| slot.as_ref().map_or(0, Instance::memory));
+        let backs_off = self.backs_off(now).is_some();
+        let sums = self.statistics.lock();
+        let number = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+        FilterStats {
+            class_name: self.class_name.to_string(),
+            consumer_group: self.key.group.to_string(),
+            dropped: number(sums.dropped),
+            failed: number(sums.failed),
+            failures_in_a_row: number(sums.failures_in_a_row),
+            hash: self.hash().to_string(),
+            last_error: sums.last_error.clone(),
+            matched: number(sums.matched),
+            memory: number(memory as u64),
+            module_size: number(self.filter.size() as u64),
+            p50_nanos: number(sums.quantile(0.5)),
+            p99_nanos: number(sums.quantile(0.99)),
+            received: number(sums.received()),
+            state: match (backs_off, sums.failures_in_a_row >= FAILING) {
+                (true, _) => "backing off",
+                (_, true) => "failing",
+                _ => "active",
+            }
+            .to_owned(),
+            topic: self.key.topic.to_string(),
+            users: number(users as u64),
+        }
+    }
+
+    /// Writes the figures to the log if there are new ones.
+    pub(crate) fn log_news(&self, users: usize, now: Instant) {
+        if !self.statistics.lock().take_news() {
+            return;
+        }
+        let figures = self.figures(users, now);
+        tracing::info!(
+            topic = figures.topic,
+            group = figures.consumer_group,
+            class = figures.class_name,
+            received = figures.received,
+            matched = figures.matched,
+            dropped = figures.dropped,
+            failed = figures.failed,
+            p50_ns = figures.p50_nanos,
+            p99_ns = figures.p99_nanos,
+            memory = figures.memory,
+            state = figures.state,
+            hash = figures.hash,
+            users = figures.users,
+            "filter"
+        );
+    }
+}
+
+impl fmt::Debug for ActiveFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "ActiveFilter({}, {}, {})",
+            self.key,
+            self.class_name,
+            self.hash()
+        )
+    }
+}

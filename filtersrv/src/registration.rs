@@ -1,0 +1,204 @@
+//! Telling the broker that this server filters for it (filter server spec 4): at start, every 10 s, and at once when
+//! the connection is lost, with a growing pause while the broker is away. The broker forgets the server with the
+//! connection, so closing it is the way to be taken off the list.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use minimq_protocol::Command;
+use minimq_protocol::acl_signature::{ACCESS_KEY, SIGNATURE, SigningKey, UNIQUE_KEY_QUERY};
+use minimq_protocol::code::{request, response};
+use minimq_protocol::header::{
+    PullMessageRequest, RegisterFilterServerRequest, RegisterFilterServerResponse,
+};
+use minimq_protocol::sys_flag::pull as pull_flag;
+use minimq_remoting::{Client, RequestSigner};
+use tokio::sync::watch;
+use tokio_util::sync::CancellationToken;
+
+use crate::config::FiltersrvConfig;
+
+/// Time for one registration.
+const TIMEOUT: Duration = Duration::from_secs(3);
+/// Pause after a failed registration, first and at most.
+const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// What the broker says of itself.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct BrokerIdentity {
+    pub(crate) name: String,
+    pub(crate) id: i64,
+}
+
+/// The registration of this server.
+pub(crate) struct Registration {
+    broker: String,
+    address: String,
+    interval: Duration,
+    /// Its connection is the registration; pulls have one of their own.
+    client: Client,
+    known: watch::Sender<Option<BrokerIdentity>>,
+}
+
+impl Registration {
+    /// Registers `address`.
+    pub(crate) fn new(config: &FiltersrvConfig, address: String, client: Client) -> Self {
+        Self {
+            broker: config.connect_which_broker.clone(),
+            address,
+            interval: Duration::from_millis(config.register_interval),
+            client,
+            known: watch::Sender::new(None),
+        }
+    }
+
+    /// The address told to consumers.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The broker, once it has been reached.
+    pub(crate) fn broker(&self) -> Option<BrokerIdentity> {
+        self.known.borrow().clone()
+    }
+
+    /// Waits for the first registration.
+    pub(crate) async fn registered(&self) {
+        // This end keeps the sender alive.
+        let _ = self.known.subscribe().wait_for(Option::is_some).await;
+    }
+
+    /// Keeps this server registered until `stop`, and takes it off the list then.
+    pub(crate) async fn keep(self: Arc<Self>, stop: CancellationToken) {
+        let mut pause = PAUSE.0;
+        loop {
+            let attempt = tokio::select! {
+                attempt = self.register() => attempt,
+                () = stop.cancelled() => break,
+            };
+            let wait = match attempt {
+                Ok(identity) => {
+                    pause = PAUSE.0;
+                    self.learn(identity).await;
+                    self.interval
+                }
+                Err(reason) => {
+                    tracing::warn!(
+                        broker = self.broker,
+                        reason,
+                        "registration failed, next attempt in {} s",
+                        pause.as_secs()
+                    );
+                    let wait = pause;
+                    pause = (pause * 2).min(PAUSE.1);
+                    wait
+                }
+            };
+            tokio::select! {
+                () = stop.cancelled() => break,
+                () = tokio::time::sleep(wait) => {}
+                () = self.lost() => tracing::warn!(broker = self.broker, "the connection to the broker was lost"),
+            }
+        }
+        self.client.close_all();
+    }
+
+    /// The registration's connection has ended; never, if there is none.
+    async fn lost(&self) {
+        match self.client.connection(&self.broker) {
+            Some(connection) => connection.closed().await,
+            None => std::future::pending().await,
+        }
+    }
+
+    async fn register(&self) -> Result<BrokerIdentity, String> {
+        let header = RegisterFilterServerRequest {
+            filter_server_addr: &self.address,
+        };
+        let command = Command::request_with(request::REGISTER_FILTER_SERVER, &header);
+        let answer = self
+            .client
+            .call(&self.broker, command, TIMEOUT)
+            .await
+            .map_err(|error| error.to_string())?;
+        if answer.code != response::SUCCESS {
+            return Err(format!(
+                "the broker answers {}: {}",
+                answer.code,
+                answer.remark()
+            ));
+        }
+        let header: RegisterFilterServerResponse<'_> =
+            answer.header().map_err(|error| error.to_string())?;
+        Ok(BrokerIdentity {
+            name: header.broker_name.to_owned(),
+            id: header.broker_id,
+        })
+    }
+
+    async fn learn(&self, identity: BrokerIdentity) {
+        let new = self
+            .known
+            .send_replace(Some(identity.clone()))
+            .is_none_or(|old| old != identity);
+        if new {
+            tracing::info!(
+                broker = identity.name,
+                id = identity.id,
+                address = self.address,
+                "registered"
+            );
+            self.check_rights().await;
+        }
+    }
+
+    /// A pull of the broker's own test topic: says in the log when the account may not subscribe.
+    async fn check_rights(&self) {
+        let header = PullMessageRequest {
+            consumer_group: "FILTERSRV_CONSUMER",
+            topic: "SELF_TEST_TOPIC",
+            max_msg_nums: 1,
+            sys_flag: pull_flag::build(false, false, true, false, false),
+            subscription: Some("*"),
+            ..PullMessageRequest::default()
+        };
+        let command = Command::request_with(request::PULL_MESSAGE, &header);
+        if let Ok(answer) = self.client.call(&self.broker, command, TIMEOUT).await
+            && answer.remark().contains("AclException")
+        {
+            tracing::error!(
+                remark = answer.remark(),
+                "the account accessKey of this filter server may not subscribe at the broker: give it SUB on the topics and groups it filters for"
+            );
+        }
+    }
+}
+
+/// Signs requests to the broker.
+pub(crate) struct Signer {
+    access_key: String,
+    key: SigningKey,
+}
+
+impl Signer {
+    /// The configured account.
+    pub(crate) fn of(config: &FiltersrvConfig) -> Option<Arc<dyn RequestSigner>> {
+        let (access_key, secret) = (config.access_key.clone()?, config.secret_key.as_deref()?);
+        Some(Arc::new(Self {
+            access_key,
+            key: SigningKey::new(secret),
+        }))
+    }
+}
+
+impl RequestSigner for Signer {
+    fn sign(&self, request: &mut Command) {
+        request.ext.push(ACCESS_KEY, &self.access_key);
+        let signed = request
+            .ext
+            .iter()
+            .filter(|(key, _)| *key != UNIQUE_KEY_QUERY && *key != SIGNATURE);
+        let signature = self.key.sign(signed, &request.body);
+        request.ext.push(SIGNATURE, &signature);
+    }
+}

@@ -1,0 +1,9 @@
+//! The filter server with a real broker and name server in one process, or with a broker that answers what a test
+//! wants; spoken to with raw requests, as stock consumers send them.
+
+mod access;
+mod hostile;
+mod pulls;
+mod story;
+mod support;
+mod uploads;
