@@ -9,10 +9,13 @@ groups=("$@")
 
 root=$(mktemp -d)
 stop_all() {
-  for file in "$root"/*/*.pid; do [ -f "$file" ] && kill "$(cat "$file")" 2>/dev/null; done
-  return 0
+  for file in "$root"/*/*.pid; do
+    [ -f "$file" ] || continue
+    kill "$(cat "$file")" 2>/dev/null || true
+    rm -f "$file"
+  done
 }
-trap 'stop_all; wait 2>/dev/null; rm -rf "$root"' EXIT
+trap 'stop_all; wait 2>/dev/null || true; rm -rf "$root"' EXIT
 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
