@@ -1,6 +1,6 @@
 //! A cluster in this process, on threads of its own: started, asked where it listens, stopped or dropped.
 
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use minimq_broker::Broker;
 use minimq_common::config::{Config, ConfigError, Section, Sources};
+use minimq_filtersrv::FilterServer;
 use minimq_namesrv::NameServer;
 use tokio::sync::oneshot;
 
@@ -67,6 +68,9 @@ pub enum ClusterError {
         /// The reason.
         source: minimq_broker::StartError,
     },
+    /// A filter server.
+    #[error("the filter server does not start: {0}")]
+    FilterServer(#[from] minimq_filtersrv::StartError),
     /// The machine gives no thread.
     #[error("cannot start threads: {0}")]
     Threads(std::io::Error),
@@ -82,6 +86,7 @@ pub struct ClusterBuilder {
     host: IpAddr,
     ports: Ports,
     brokers: usize,
+    filter_servers: usize,
     config_file: Option<PathBuf>,
     settings: Vec<(String, String)>,
 }
@@ -112,6 +117,13 @@ impl ClusterBuilder {
     #[must_use]
     pub fn brokers(mut self, brokers: usize) -> Self {
         self.brokers = brokers.max(1);
+        self
+    }
+
+    /// So many filter servers beside each broker instead of one; each has a free port.
+    #[must_use]
+    pub fn filter_servers(mut self, filter_servers: usize) -> Self {
+        self.filter_servers = filter_servers;
         self
     }
 
@@ -191,6 +203,7 @@ impl ClusterBuilder {
         let mut roles = Roles {
             name_server,
             brokers: Vec::new(),
+            filter_servers: Vec::new(),
         };
         let name_server = roles.addresses(self.host).name_server;
         for index in 0..self.brokers {
@@ -213,7 +226,14 @@ impl ClusterBuilder {
             ])?;
             config.store_in(root.join("config").join("broker.properties"));
             match Broker::start(config, |_| {}).await {
-                Ok(running) => roles.brokers.push(running),
+                Ok(running) => {
+                    let broker = SocketAddr::new(advertised, running.local_addr().port());
+                    roles.brokers.push(running);
+                    if let Err(error) = self.start_filter_servers(&mut roles, broker) {
+                        roles.stop().await;
+                        return Err(error);
+                    }
+                }
                 Err(source) => {
                     roles.stop().await;
                     return Err(ClusterError::Broker { name, source });
@@ -221,6 +241,24 @@ impl ClusterBuilder {
             }
         }
         Ok(roles)
+    }
+}
+
+impl ClusterBuilder {
+    fn start_filter_servers(
+        &self,
+        roles: &mut Roles,
+        broker: SocketAddr,
+    ) -> Result<(), ClusterError> {
+        for _ in 0..self.filter_servers {
+            let mut sources = Sources::default();
+            sources.set_key("connectWhichBroker", &broker.to_string());
+            sources.set_key("bindAddress", &self.host.to_string());
+            sources.set_key("filterServerIP", &broker.ip().to_string());
+            let running = FilterServer::start(&Config::load(&sources)?)?;
+            roles.filter_servers.push(running);
+        }
+        Ok(())
     }
 }
 
@@ -236,6 +274,7 @@ fn broker_name(index: usize) -> String {
 struct Roles {
     name_server: minimq_namesrv::Running,
     brokers: Vec<minimq_broker::broker::Running>,
+    filter_servers: Vec<minimq_filtersrv::Running>,
 }
 
 impl Roles {
@@ -246,10 +285,15 @@ impl Roles {
             } else {
                 host
             };
-            std::net::SocketAddr::new(host, port).to_string()
+            SocketAddr::new(host, port).to_string()
         };
         Addresses {
             name_server: told(self.name_server.local_addr().port()),
+            filter_servers: self
+                .filter_servers
+                .iter()
+                .map(|server| server.advertised().to_owned())
+                .collect(),
             brokers: self
                 .brokers
                 .iter()
@@ -259,6 +303,9 @@ impl Roles {
     }
 
     async fn stop(self) {
+        for filter_server in self.filter_servers {
+            filter_server.stop(DRAIN).await;
+        }
         for broker in self.brokers {
             if let Err(error) = broker.stop().await {
                 tracing::error!(%error, "a broker did not close cleanly");
@@ -272,6 +319,7 @@ impl Roles {
 struct Addresses {
     name_server: String,
     brokers: Vec<String>,
+    filter_servers: Vec<String>,
 }
 
 /// The cluster's thread: starts the roles, waits to be told to stop, stops them.
@@ -324,6 +372,7 @@ impl Cluster {
             host: Ipv4Addr::LOCALHOST.into(),
             ports: Ports::Free,
             brokers: 1,
+            filter_servers: 1,
             config_file: None,
             settings: Vec::new(),
         }
@@ -339,6 +388,12 @@ impl Cluster {
     #[must_use]
     pub fn brokers(&self) -> &[String] {
         &self.addresses.brokers
+    }
+
+    /// `host:port` of each filter server.
+    #[must_use]
+    pub fn filter_servers(&self) -> &[String] {
+        &self.addresses.filter_servers
     }
 
     /// Where its files are.

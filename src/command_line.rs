@@ -48,6 +48,9 @@ struct Options {
     /// Sets a broker key; may be given several times.
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
+    /// Filter servers to start beside each broker, on free ports.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=20))]
+    filter_servers: u8,
     /// Brokers to start.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=20))]
     brokers: u8,
@@ -88,7 +91,8 @@ fn builder(options: &Options) -> Result<ClusterBuilder, String> {
         .data(data)
         .host(options.host)
         .ports(ports)
-        .brokers(usize::from(options.brokers));
+        .brokers(usize::from(options.brokers))
+        .filter_servers(usize::from(options.filter_servers));
     if let Some(file) = &options.config {
         builder = builder.config_file(file);
     }
@@ -134,11 +138,12 @@ fn start(options: &Options) -> Result<(), String> {
 fn describe(cluster: &Cluster, begin: Instant) -> String {
     let name_server = cluster.name_server();
     format!(
-        "mini-MQ is ready after {} ms\n  name server  {name_server}\n  brokers      {}\n  data         {}\n\
+        "mini-MQ is ready after {} ms\n  name server  {name_server}\n  brokers      {}\n  filters      {}\n  data         {}\n\
          Try in another terminal:\n  mqadmin sendMessage -n {name_server} -t Hello -p world\n  \
          mqadmin consumeMessage -n {name_server} -t Hello\n  mqadmin clusterList -n {name_server}\nStop it with Ctrl-C.",
         begin.elapsed().as_millis(),
         cluster.brokers().join(", "),
+        cluster.filter_servers().join(", "),
         cluster.data().display(),
     )
 }

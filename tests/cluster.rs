@@ -88,6 +88,7 @@ async fn a_cluster_serves_and_is_gone_when_dropped() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     };
     assert_eq!(route.queue_datas.len(), 2);
+    assert_eq!(cluster.filter_servers().len(), 2);
     let (folder, name_server) = (cluster.data().to_owned(), cluster.name_server().to_owned());
     assert!(folder.exists());
     tokio::task::spawn_blocking(move || drop(cluster))

@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Runs the interoperability suites against our own binaries: clusters on free ports, in temporary folders.
-# against-ours.sh [GROUP...], a group being main, acl or tls (all of them); the binaries must be built (cargo build --bins).
+# against-ours.sh [GROUP...], a group being main, acl, tls or filter (all of them); the binaries must be built (cargo build --bins).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bin=$PWD/${BIN:-target/debug}
 groups=("$@")
-[ ${#groups[@]} -gt 0 ] || groups=(main acl tls)
+[ ${#groups[@]} -gt 0 ] || groups=(main acl tls filter)
 
 root=$(mktemp -d)
 stop_all() {
@@ -89,7 +89,13 @@ for group in "${groups[@]}"; do
         CLIENTS="java4 go" OPTIONS="mode=$mode" suites tls
       done
       ;;
-    *) echo "no group $group: main, acl or tls"; exit 1 ;;
+    filter)
+      cluster filter
+      "$bin/mqfiltersrv" --broker "127.0.0.1:$(sed -n 's/^listenPort=//p' "$dir/broker.conf")" --listen 127.0.0.1:0 >"$dir/filtersrv.log" 2>&1 &
+      echo $! >"$dir/filtersrv.pid"
+      CLIENTS=java4 OPTIONS="filter=$PWD/filtersrv/examples/sequence_id.wat class=org.example.SequenceId" suites filter
+      ;;
+    *) echo "no group $group: main, acl, tls or filter"; exit 1 ;;
   esac
   stop_all
 done
