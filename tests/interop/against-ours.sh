@@ -11,11 +11,13 @@ root=$(mktemp -d)
 stop_all() {
   for file in "$root"/*/*.pid; do
     [ -f "$file" ] || continue
-    kill "$(cat "$file")" 2>/dev/null || true
+    local pid; pid=$(cat "$file")
+    kill "$pid" 2>/dev/null || true
+    for _ in $(seq 200); do kill -0 "$pid" 2>/dev/null || break; sleep 0.05; done
     rm -f "$file"
   done
 }
-trap 'stop_all; wait 2>/dev/null || true; rm -rf "$root"' EXIT
+trap 'stop_all; wait 2>/dev/null || true; rm -rf "$root" || true' EXIT
 
 free_port() { python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
