@@ -20,4 +20,5 @@ else
     echo "no Rust for $target here: rustup target add $target, or install rustc, cargo, rust-src and lld" >&2
     exit 1
 fi
-ls "${CARGO_TARGET_DIR:-target}/$target/release/"*.wasm
+folder=$(cd "${CARGO_TARGET_DIR:-target}" && pwd)
+ls "$folder/$target/release/"*.wasm

@@ -360,4 +360,27 @@ mod tests {
         let config = load(&["filterServerIP=filters.example"]).unwrap();
         assert_eq!(config.get().advertised(7), "filters.example:7");
     }
+
+    /// The supplied file: every key it shows exists, and those shown as comments show their defaults.
+    #[test]
+    fn the_supplied_file_shows_keys_and_defaults_as_they_are() {
+        let text = include_str!("../../conf/filtersrv.conf");
+        let mut defaults = std::collections::HashMap::new();
+        FiltersrvConfig::default().show(&mut |key, value| {
+            defaults.insert(key.name, value.unwrap_or_default());
+        });
+        let mut seen = 0;
+        for line in text.lines() {
+            let shown = line.strip_prefix('#').unwrap_or(line);
+            if shown.starts_with(' ') {
+                continue;
+            }
+            let Some((key, value)) = shown.split_once('=') else {
+                continue;
+            };
+            assert_eq!(defaults.get(key).map(String::as_str), Some(value), "{line}");
+            seen += 1;
+        }
+        assert!(seen > 25, "{seen}");
+    }
 }
