@@ -66,19 +66,14 @@ async fn wait_for_route(client: &Client, name_server: &str, wanted: &[&str]) {
         accept_standard_json_only: None,
     };
     let begin = Instant::now();
-    let mut listed = Vec::new();
     loop {
         let command = Command::request_with(request::GET_ROUTEINFO_BY_TOPIC, &header);
         let answer = call(client, name_server, command).await;
         assert_eq!(answer.code, 0, "{}", answer.remark());
-        {
-            let table = TopicRouteData::from_json(&answer.body)
-                .unwrap()
-                .filter_server_table;
-            listed = table.into_values().flatten().collect::<Vec<String>>();
-            if listed == wanted {
-                return;
-            }
+        let route = TopicRouteData::from_json(&answer.body).unwrap();
+        let listed: Vec<String> = route.filter_server_table.into_values().flatten().collect();
+        if listed == wanted {
+            return;
         }
         assert!(
             begin.elapsed() < TIMEOUT,
