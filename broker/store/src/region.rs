@@ -33,10 +33,19 @@ pub(crate) unsafe trait RegionMemory: Send + Sync {
     fn base(&self) -> *mut u8;
     /// Bytes there are.
     fn len(&self) -> usize;
-    /// Makes pages ready so that writing to them waits for nothing. Changes no byte.
-    fn populate(&self, range: Range<usize>) -> io::Result<()>;
+    /// Makes pages ready so that writing to them waits for no disk. Changes no byte.
+    fn populate(&self, range: Range<usize>, how: Populate) -> io::Result<()>;
     /// Takes pages out of the process; the file keeps their content.
     fn release(&self, range: Range<usize>);
+}
+
+/// How pages are made ready.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Populate {
+    /// A write to them costs nothing more; they count as changed, so the next sync writes them.
+    ForWriting,
+    /// They are in memory, unchanged; the first write to each has to say so to the system.
+    Clean,
 }
 
 /// A file's bytes in memory: readable below [`Region::published`].
@@ -104,16 +113,16 @@ impl Region {
         }))
     }
 
-    /// Makes pages ready for writing. `false` if the system cannot tell whether they are.
+    /// Makes pages ready.
     ///
     /// # Errors
     /// The system's: no space or a broken disk is an error here, where a write would be a signal.
-    pub fn populate(&self, range: Range<usize>) -> io::Result<()> {
+    pub fn populate(&self, range: Range<usize>, how: Populate) -> io::Result<()> {
         let end = range.end.min(self.len);
         if range.start >= end {
             Ok(())
         } else {
-            self.memory.populate(range.start..end)
+            self.memory.populate(range.start..end, how)
         }
     }
 
@@ -237,11 +246,12 @@ unsafe impl RegionMemory for Mapped {
         self.map.len()
     }
 
-    fn populate(&self, range: Range<usize>) -> io::Result<()> {
-        match self
-            .map
-            .advise_range(Advice::PopulateWrite, range.start, range.len())
-        {
+    fn populate(&self, range: Range<usize>, how: Populate) -> io::Result<()> {
+        let advice = match how {
+            Populate::ForWriting => Advice::PopulateWrite,
+            Populate::Clean => Advice::PopulateRead,
+        };
+        match self.map.advise_range(advice, range.start, range.len()) {
             // Kernels before 5.14 do not know it: pages are then made ready by the write itself.
             Err(error) if error.raw_os_error() == Some(rustix::io::Errno::INVAL.raw_os_error()) => {
                 Ok(())
@@ -332,7 +342,7 @@ unsafe impl RegionMemory for Heap {
         self.bytes.len()
     }
 
-    fn populate(&self, _range: Range<usize>) -> io::Result<()> {
+    fn populate(&self, _range: Range<usize>, _how: Populate) -> io::Result<()> {
         Ok(())
     }
 
@@ -386,7 +396,7 @@ mod tests {
         std::fs::write(&path, vec![7; 8192]).unwrap();
         let file = File::options().read(true).write(true).open(&path).unwrap();
         let region = Region::new(map_file(&file, 8192).unwrap(), 8192);
-        region.populate(0..8192).unwrap();
+        region.populate(0..8192, Populate::ForWriting).unwrap();
         let slice = region.slice(4000..4200).unwrap();
         region.release(0..8192);
         std::fs::remove_file(&path).unwrap();

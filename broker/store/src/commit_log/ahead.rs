@@ -5,8 +5,10 @@
 //! allocated, durable under its name and mapped before the current one is full. How far it runs ahead follows the load:
 //! a little while little comes in, doubling while appends use it up quickly.
 //!
-//! Under `ASYNC_FLUSH` pages are populated for writing. Under `SYNC_FLUSH` the range is written with zeros and synced
-//! first: blocks written once need no change of the file system's own records later, so that one flush is one write.
+//! Under `ASYNC_FLUSH` pages are populated for writing. Under `SYNC_FLUSH` they are written with zeros and synced first:
+//! blocks written once need no change of the file system's own records later, so that one flush is one write. That is
+//! done to the spare, little by little while the current file is filled, so that no flush of the current one waits for it;
+//! only of the first file after a start, or if messages come too quickly, is it done just ahead of them.
 //!
 //! The same thread gives cold pages back, see [`CommitLog::cool`].
 
@@ -26,7 +28,7 @@ use crate::config::{FlushDiskType, StoreConfig};
 use crate::counters::add;
 use crate::error::{Refusal, StoreError};
 use crate::gate::Gate;
-use crate::region::{Region, RegionWriter};
+use crate::region::{Populate, Region, RegionWriter};
 use crate::signal::Signal;
 
 /// Pages are made ready in steps of this many bytes.
@@ -276,8 +278,50 @@ impl Ahead {
         }
         match missing {
             Some(base) => self.make_spare(base).map(|()| true),
-            None => Ok(false),
+            None => self.zero_spare(),
         }
+    }
+
+    /// Under `SYNC_FLUSH`: writes the next part of the spare, in step with how much of the current file is used; `false`
+    /// if there is nothing to do.
+    fn zero_spare(&self) -> Result<bool, Refusal> {
+        let spare = self
+            .state
+            .lock()
+            .spare
+            .as_ref()
+            .map(|spare| Arc::clone(&spare.file));
+        let Some(file) = spare.filter(|_| self.zero_first) else {
+            return Ok(false);
+        };
+        let used = (self.log.max_offset().get() - (file.base - file.size)).max(0);
+        let from = file.zeroed_to();
+        if from >= file.end() || from - file.base > used.saturating_add(self.load) {
+            return Ok(false);
+        }
+        self.zero(&file, (from + SYNCED_STEP).min(file.end()))?;
+        Ok(true)
+    }
+
+    /// Writes zeros to a file up to `to`, where that was not done yet, and syncs it.
+    fn zero(&self, file: &LogFile, to: i64) -> Result<(), Refusal> {
+        let from = file
+            .zeroed_to()
+            .max(self.ready.load(Ordering::Acquire).min(file.end()));
+        if from >= to {
+            return Ok(());
+        }
+        let zeros = vec![0; usize::try_from(to - from).unwrap_or(0)];
+        file.file
+            .write_all_at(&zeros, file.within(from))
+            .map_err(|error| not_ready(file, &error))?;
+        if let Err(error) = file.file.sync_data() {
+            // The system tells of a failed write once. It may have been one of appended bytes, and whoever waits for
+            // those would hear that all is well.
+            return Err((*self.gate.fail(&file.path, format!("sync failed: {error}"))).clone());
+        }
+        file.set_zeroed_to(to);
+        Ok(())
     }
 
     fn make_spare(&self, base: i64) -> Result<(), Refusal> {
@@ -337,24 +381,18 @@ impl Ahead {
         };
         let step = if self.zero_first { SYNCED_STEP } else { STEP };
         let to = (from + step).min(target.max(from + 4096)).min(file.end());
-        let (start, end) = (file.within(from), file.within(to));
-        let done = if self.zero_first {
-            write_zeros(&file, start, end)
-        } else {
-            region.populate(start as usize..end as usize)
-        };
-        done.map_err(|error| Refusal {
-            path: file.path.clone(),
-            reason: format!("making pages ready failed: {error}"),
-            until_restart: false,
-        })?;
-        if self.zero_first
-            && let Err(error) = file.file.sync_data()
-        {
-            // The system tells of a failed write once. It may have been one of appended bytes, and whoever waits for
-            // those would hear that all is well.
-            return Err((*self.gate.fail(&file.path, format!("sync failed: {error}"))).clone());
+        if self.zero_first {
+            self.zero(&file, to)?;
         }
+        let range = file.within(from) as usize..file.within(to) as usize;
+        let how = if self.zero_first {
+            Populate::Clean
+        } else {
+            Populate::ForWriting
+        };
+        region
+            .populate(range, how)
+            .map_err(|error| not_ready(&file, &error))?;
         self.ready.store(to, Ordering::Release);
         self.wake_at.store(
             to.saturating_sub(ahead / 2).max(position),
@@ -383,9 +421,13 @@ impl Ahead {
     }
 }
 
-fn write_zeros(file: &LogFile, start: u64, end: u64) -> std::io::Result<()> {
-    let zeros = vec![0; usize::try_from(end - start).unwrap_or(0)];
-    file.file.write_all_at(&zeros, start)
+fn not_ready(file: &LogFile, error: &std::io::Error) -> Refusal {
+    let reason = format!("making pages ready failed: {error}");
+    Refusal {
+        path: file.path.clone(),
+        reason,
+        until_restart: false,
+    }
 }
 
 fn refusal_of(error: StoreError) -> Refusal {

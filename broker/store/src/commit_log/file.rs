@@ -4,6 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use parking_lot::RwLock;
 
@@ -24,6 +25,7 @@ pub(crate) struct LogFile {
     /// Its descriptor.
     pub(crate) file: Arc<dyn DiskFile>,
     region: RwLock<Option<Arc<Region>>>,
+    zeroed_to: AtomicI64,
 }
 
 impl LogFile {
@@ -34,7 +36,17 @@ impl LogFile {
             path,
             file,
             region: RwLock::new(None),
+            zeroed_to: AtomicI64::new(base),
         }
+    }
+
+    /// Log offset up to which its blocks were written, with zeros if nothing else.
+    pub(crate) fn zeroed_to(&self) -> i64 {
+        self.zeroed_to.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_zeroed_to(&self, to: i64) {
+        self.zeroed_to.store(to, Ordering::Release);
     }
 
     /// Offset of the first byte after it.
