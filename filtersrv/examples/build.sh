@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Builds the example filters from source, prints the path of each module.
 # With the target wasm32-unknown-unknown (rustup target add wasm32-unknown-unknown) cargo does it alone; without it,
-# Debian's rustc with the sources of std (packages rustc, cargo, rust-src, lld) builds std too.
+# Debian's newer rustc with the sources of std (packages rustc-web, cargo-web, rust-web-src, lld) builds std too.
 set -euo pipefail
 cd "$(dirname "$0")"
 target=wasm32-unknown-unknown
@@ -17,7 +17,7 @@ elif [ -x /usr/bin/rustc ] && [ -d /usr/lib/rustlib/src/rust/library ] && comman
     RUSTC=/usr/bin/rustc RUSTC_BOOTSTRAP=1 /usr/bin/cargo build --quiet --release \
         -Zbuild-std=std,panic_abort --target $target
 else
-    echo "no Rust for $target here: rustup target add $target, or install rustc, cargo, rust-src and lld" >&2
+    echo "no Rust for $target here: rustup target add $target, or install rustc-web, cargo-web, rust-web-src and lld" >&2
     exit 1
 fi
 folder=$(cd "${CARGO_TARGET_DIR:-target}" && pwd)
