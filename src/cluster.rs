@@ -223,6 +223,10 @@ impl ClusterBuilder {
                 ("storePathRootDir", root.display().to_string()),
                 ("mappedFileSizeCommitLog", self.segment_size().to_string()),
                 ("traceTopicEnable", "true".to_owned()),
+                // A cluster for trying things out lives beside other work: the disk may be nearly full, and its
+                // own rule is the least free space it starts with.
+                ("diskSpaceWarningLevelRatio", "100".to_owned()),
+                ("diskSpaceCleanForciblyRatio", "100".to_owned()),
             ])?;
             config.store_in(root.join("config").join("broker.properties"));
             match Broker::start(config, |_| {}).await {

@@ -38,6 +38,8 @@ impl Broker {
             .args(["--set", "brokerName=b0"])
             .args(["--set", "flushDiskType=SYNC_FLUSH"])
             .args(["--set", "mappedFileSizeCommitLog=1048576"])
+            .args(["--set", "diskSpaceWarningLevelRatio=100"])
+            .args(["--set", "diskSpaceCleanForciblyRatio=100"])
             .arg("--set")
             .arg(format!("storePathRootDir={}", store.display()))
             .stdout(Stdio::piped())

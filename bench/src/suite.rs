@@ -148,6 +148,8 @@ impl Server {
             "bindAddress=127.0.0.1",
             "brokerIP1=127.0.0.1",
             "listenPort=0",
+            "diskSpaceWarningLevelRatio=100",
+            "diskSpaceCleanForciblyRatio=100",
             &format!("flushDiskType={flush}"),
             &format!("storePathRootDir={}", folder.0.display()),
         ] {

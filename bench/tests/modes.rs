@@ -38,6 +38,8 @@ async fn every_mode_loads_a_broker() {
         ("brokerIP1", "127.0.0.1"),
         ("listenPort", "0"),
         ("mappedFileSizeCommitLog", "33554432"),
+        ("diskSpaceWarningLevelRatio", "100"),
+        ("diskSpaceCleanForciblyRatio", "100"),
         ("storePathRootDir", folder.path().to_str().unwrap()),
     ] {
         sources.set_key(key, value);

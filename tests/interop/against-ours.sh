@@ -45,6 +45,7 @@ cluster() {
     echo "namesrvAddr=$namesrv"
     echo "listenPort=$broker"
     printf '%s\n' bindAddress=127.0.0.1 brokerIP1=127.0.0.1 brokerName=broker-a "storePathRootDir=$dir/store" \
+      diskSpaceWarningLevelRatio=100 diskSpaceCleanForciblyRatio=100 \
       mappedFileSizeCommitLog=67108864 traceTopicEnable=true transactionTimeOut=1000 transactionCheckInterval=1000 \
       "messageDelayLevel=1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s" "$@"
   } >"$dir/broker.conf"

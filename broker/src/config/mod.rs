@@ -50,6 +50,12 @@ minimq_common::config! {
         max_groups: usize = 200_000, "maxGroups", mutable, range(1..=10_000_000);
         /// Administration requests worked on at one time.
         admin_concurrency: usize = 8, "adminConcurrency", range(1..=1024);
+        /// Percent of a disk in use above which messages are refused; 100: only a disk without any space refuses. A system
+        /// property of RocketMQ (`rocketmq.broker.diskSpaceWarningLevelRatio`, store spec 7.3).
+        disk_space_warning_level_ratio: i32 = 90, "diskSpaceWarningLevelRatio", mutable, range(10..=100);
+        /// Percent of a disk in use above which the oldest log files go whatever their age; 100: never. A system property of
+        /// RocketMQ (`rocketmq.broker.diskSpaceCleanForciblyRatio`, store spec 7.3).
+        disk_space_clean_forcibly_ratio: i32 = 85, "diskSpaceCleanForciblyRatio", mutable, range(10..=100);
         /// Access control files: plain_acl.yml and the folder acl beside it.
         acl_file: PathBuf = "conf/plain_acl.yml".into(), "aclFile";
         /// Account of the filter servers beside this broker; it may register (301) without being an admin.
@@ -165,6 +171,10 @@ impl BrokerConfig {
         config.delete_when = delete_when;
         config.disk_max_used_space_ratio =
             u8::try_from(keys.disk_max_used_space_ratio).unwrap_or(75);
+        config.disk_space_warning_level_ratio =
+            u8::try_from(self.disk_space_warning_level_ratio).unwrap_or(90);
+        config.disk_space_clean_forcibly_ratio =
+            u8::try_from(self.disk_space_clean_forcibly_ratio).unwrap_or(85);
         config.file_reserved_time_hours = number(keys.file_reserved_time);
         config.clean_file_forcibly_enable = keys.clean_file_forcibly_enable;
         config.max_transfer_bytes_on_message_in_memory =

@@ -82,6 +82,9 @@ fn folder() -> tempfile::TempDir {
 fn config(folder: &tempfile::TempDir, file_size: u64) -> StoreConfig {
     let mut config = StoreConfig::new(folder.path());
     config.mapped_file_size_commit_log = file_size;
+    // Whatever this machine's disk says.
+    config.disk_space_clean_forcibly_ratio = 100;
+    config.disk_space_warning_level_ratio = 100;
     config
 }
 

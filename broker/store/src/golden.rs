@@ -57,6 +57,9 @@ impl GoldenStore {
         let used = &self.manifest["configUsed"];
         let number = |key: &str| used[key].as_u64();
         let mut config = StoreConfig::new(self.root());
+        // Whatever this machine's disk says.
+        config.disk_space_clean_forcibly_ratio = 100;
+        config.disk_space_warning_level_ratio = 100;
         config.mapped_file_size_commit_log = number("mappedFileSizeCommitLog").expect("a size");
         config.mapped_file_size_consume_queue =
             number("mappedFileSizeConsumeQueue").expect("a size");

@@ -51,6 +51,8 @@ impl TestBroker {
             ("brokerIP1", "127.0.0.1"),
             ("listenPort", "0"),
             ("mappedFileSizeCommitLog", "33554432"),
+            ("diskSpaceWarningLevelRatio", "100"),
+            ("diskSpaceCleanForciblyRatio", "100"),
         ] {
             sources.set_key(key, value);
         }

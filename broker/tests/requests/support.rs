@@ -88,6 +88,8 @@ async fn start_broker(folder: &Path, settings: &[String]) -> Running {
         "mapedFileSizeCommitLog=8388608",
         "maxHashSlotNum=1000",
         "maxIndexNum=4000",
+        "diskSpaceWarningLevelRatio=100",
+        "diskSpaceCleanForciblyRatio=100",
     ] {
         sources.set(pair).unwrap();
     }

@@ -63,6 +63,8 @@ impl Cluster {
             ("storePathRootDir", store.to_str().unwrap()),
             ("mapedFileSizeCommitLog", "16777216"),
             ("mapedFileSizeConsumeQueue", "600000"),
+            ("diskSpaceWarningLevelRatio", "100"),
+            ("diskSpaceCleanForciblyRatio", "100"),
         ];
         let running = Broker::start(config::<BrokerConfig>(&settings), |_| ())
             .await

@@ -93,6 +93,8 @@ pub(crate) async fn broker(folder: &Path, port: u16, sets: &[String]) -> TestBro
         format!("listenPort={port}"),
         format!("storePathRootDir={}", folder.display()),
         "mappedFileSizeCommitLog=4194304".to_owned(),
+        "diskSpaceWarningLevelRatio=100".to_owned(),
+        "diskSpaceCleanForciblyRatio=100".to_owned(),
     ];
     for set in own.iter().chain(sets) {
         sources.set(set).unwrap();

@@ -235,6 +235,9 @@ fn record(topic: &str, queue_id: i32, number: i64, at: i64, size: i32) -> Dispat
 fn small_config(root: &std::path::Path) -> StoreConfig {
     let mut config = StoreConfig::new(root);
     config.mapped_file_size_consume_queue = 200; // 10 entries
+    // Whatever this machine's disk says.
+    config.disk_space_clean_forcibly_ratio = 100;
+    config.disk_space_warning_level_ratio = 100;
     config
 }
 

@@ -74,7 +74,13 @@ impl Follower {
             }
             let next = match self.scanner.step(limit)? {
                 Step::CaughtUp => return Ok(Batch::Until(at)),
-                Step::EndOfFile => continue,
+                Step::EndOfFile => {
+                    // Of an end mark too a slave may have the begin only.
+                    if self.scanner.position() > limit {
+                        return Ok(Batch::Until(at));
+                    }
+                    continue;
+                }
                 Step::Record(record) => {
                     if self.damage.contains(PhysicalOffset(at)) {
                         take(&DispatchRecord::damaged(&record))?;

@@ -98,6 +98,9 @@ pub fn small_config(root: impl Into<PathBuf>) -> StoreConfig {
     config.max_hash_slot_num = 10;
     config.max_index_num = 40;
     config.max_message_size = 12 * 1024;
+    // Whatever this machine's disk says.
+    config.disk_space_clean_forcibly_ratio = 100;
+    config.disk_space_warning_level_ratio = 100;
     config
 }
 
@@ -190,5 +193,8 @@ pub fn golden_config(root: &Path) -> StoreConfig {
     config.max_hash_slot_num = 100;
     config.max_index_num = 400;
     config.max_message_size = 65_536;
+    // Whatever this machine's disk says.
+    config.disk_space_clean_forcibly_ratio = 100;
+    config.disk_space_warning_level_ratio = 100;
     config
 }
