@@ -72,7 +72,7 @@ pub(crate) trait ProducerMember: Send + Sync {
     /// Decides about a transaction and says so to the broker at `addr`.
     fn check_transaction(&self, addr: String, check: Command);
     /// Ends it.
-    fn stop(&self) -> BoxFuture<'static, ()>;
+    fn stop(self: Arc<Self>) -> BoxFuture<'static, ()>;
 }
 
 /// What all producers and consumers of a client share.
@@ -87,6 +87,8 @@ pub(crate) struct Core {
     /// Requests that wait for their reply, by correlation id.
     pub(crate) replies: DashMap<String, oneshot::Sender<Delivery>>,
     pub(crate) unique_keys: UniqueKeyGenerator,
+    /// Where what a dropped handle leaves behind is cleared up.
+    pub(crate) runtime: tokio::runtime::Handle,
     heartbeat_lock: tokio::sync::Mutex<()>,
     heartbeat_wanted: Arc<Notify>,
     closed: AtomicBool,
@@ -115,6 +117,7 @@ impl Core {
             consumers: DashMap::new(),
             replies: DashMap::new(),
             unique_keys: UniqueKeyGenerator::new(ip, std::process::id(), salt, zone),
+            runtime: tokio::runtime::Handle::current(),
             heartbeat_lock: tokio::sync::Mutex::default(),
             heartbeat_wanted: Arc::default(),
             closed: AtomicBool::new(false),
@@ -238,12 +241,24 @@ impl Core {
         data
     }
 
-    /// Takes a group out at every broker.
-    pub(crate) async fn unregister(
-        &self,
-        producer_group: Option<&str>,
-        consumer_group: Option<&str>,
-    ) {
+    /// Tells every broker that the producer group is left here.
+    pub(crate) async fn unregister_producer(&self, group: &str) {
+        if self.producers.contains_key(group) {
+            // Joined again meanwhile: the brokers must not forget that.
+            return self.want_heartbeat();
+        }
+        self.unregister(Some(group), None).await;
+    }
+
+    /// Tells every broker that the consumer group is left here.
+    pub(crate) async fn unregister_consumer(&self, group: &str) {
+        if self.consumers.contains_key(group) {
+            return self.want_heartbeat();
+        }
+        self.unregister(None, Some(group)).await;
+    }
+
+    async fn unregister(&self, producer_group: Option<&str>, consumer_group: Option<&str>) {
         let header = UnregisterClientRequest {
             client_id: &self.client_id,
             producer_group,
@@ -294,7 +309,7 @@ impl Core {
             .iter()
             .map(|one| one.value().clone())
             .collect();
-        join_all(producers.iter().map(|one| one.stop())).await;
+        join_all(producers.into_iter().map(|one| one.stop())).await;
         self.stopping.cancel();
         self.remoting.close_all();
     }

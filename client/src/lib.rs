@@ -47,6 +47,7 @@ mod message;
 mod name_servers;
 mod process_queue;
 mod producer;
+mod queue_offsets;
 mod random;
 pub mod rebalance;
 mod requests;

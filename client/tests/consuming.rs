@@ -355,6 +355,11 @@ async fn a_polled_consumer_commits_seeks_and_pauses() {
             .unwrap();
     }
     let queue = client.route("polled").await.unwrap().readable[0].clone();
+    let admin = client.admin();
+    eventually("all are in the queue", async || {
+        admin.max_offset(&queue).await.unwrap() == 10
+    })
+    .await;
     let consumer = client
         .pull_consumer("polled-consumer")
         .assign([queue.clone()])
@@ -467,4 +472,60 @@ async fn tools_see_and_move_a_running_consumer() {
     })
     .await;
     consumer.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn dropped_handles_leave_their_groups() {
+    let cluster = Cluster::start().await;
+    cluster.topic("dropped", 2).await;
+    let admin = cluster.client().await.admin();
+    let broker = cluster.broker_addr();
+    let members = async |group: &str| {
+        let found = admin.consumer_connections(group, Some(&broker)).await;
+        found.map_or(0, |found| found.connection_set.len())
+    };
+    let producers = async |group: &str| {
+        let found = admin.producer_connections(group, "dropped").await;
+        found.map_or(0, |found| found.connection_set.len())
+    };
+    let client = cluster.client().await;
+    for inside in [true, false] {
+        let pushed = counting(&client, "push", "dropped", Filter::all(), &Seen::default()).await;
+        let polled = client
+            .pull_consumer("pull")
+            .subscribe("dropped", Filter::all());
+        let polled = polled.start().await.unwrap();
+        let sending = client.producer("send").build().await.unwrap();
+        sending.send(Message::new("dropped", "x")).await.unwrap();
+        eventually("all are known", async || {
+            members("push").await == 1 && members("pull").await == 1 && producers("send").await == 1
+        })
+        .await;
+        if inside {
+            drop((pushed, polled, sending));
+        } else {
+            let elsewhere = std::thread::spawn(move || drop((pushed, polled, sending)));
+            elsewhere.join().unwrap();
+        }
+        eventually("all have left", async || {
+            members("push").await == 0 && members("pull").await == 0 && producers("send").await == 0
+        })
+        .await;
+    }
+    // The group is free at once, and an end that is still under way does not take the new member out.
+    let first = counting(&client, "push", "dropped", Filter::all(), &Seen::default()).await;
+    first.shutdown().await;
+    let second = counting(&client, "push", "dropped", Filter::all(), &Seen::default()).await;
+    drop(first);
+    drop(second);
+    let seen = Seen::default();
+    let third = counting(&client, "push", "dropped", Filter::all(), &seen).await;
+    eventually("it consumes", async || third.assignment().len() == 3).await;
+    let sending = client.producer("send").build().await.unwrap();
+    sending
+        .send(Message::new("dropped", "again"))
+        .await
+        .unwrap();
+    eventually("the new message comes", async || seen.count("again") == 1).await;
+    assert_eq!(members("push").await, 1);
 }

@@ -7,17 +7,15 @@ use minimq_protocol::body::{
     ConsumerOffsetWrapper, DelayOffsetWrapper, GetConsumerStatusBody, MessageQueue,
     QueryCorrectionOffsetBody, ResetOffsetBody,
 };
-use minimq_protocol::code::{request, response};
+use minimq_protocol::code::request;
 use minimq_protocol::header::{
     CloneGroupOffsetRequest, GetConsumerStatusRequest, GetEarliestMsgStoretimeRequest,
-    GetEarliestMsgStoretimeResponse, GetMaxOffsetRequest, GetMaxOffsetResponse,
-    GetMinOffsetRequest, GetMinOffsetResponse, QueryConsumerOffsetRequest,
-    QueryConsumerOffsetResponse, QueryCorrectionOffsetRequest, ResetOffsetRequest,
-    SearchOffsetRequest, SearchOffsetResponse, UpdateConsumerOffsetRequest,
+    GetEarliestMsgStoretimeResponse, QueryCorrectionOffsetRequest, ResetOffsetRequest,
 };
 
 use super::{Admin, body, header};
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::queue_offsets::store_offset;
 
 /// What a reset did to a queue of a group whose members are offline.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,66 +33,24 @@ pub struct QueueReset {
 }
 
 impl Admin {
-    async fn master_of(&self, queue: &MessageQueue) -> Result<String> {
-        self.core.master(&queue.topic, &queue.broker_name).await
-    }
-
     /// One behind the last offset of a queue (30).
     pub async fn max_offset(&self, queue: &MessageQueue) -> Result<i64> {
-        let addr = self.master_of(queue).await?;
-        let header_sent = GetMaxOffsetRequest {
-            topic: &queue.topic,
-            queue_id: queue.queue_id,
-            bname: Some(&queue.broker_name),
-        };
-        let answer = self
-            .call(
-                &addr,
-                Command::request_with(request::GET_MAX_OFFSET, &header_sent),
-            )
-            .await?;
-        Ok(header::<GetMaxOffsetResponse>(&addr, &answer)?.offset)
+        self.core.max_offset(queue, self.timeout).await
     }
 
     /// First offset of a queue (31).
     pub async fn min_offset(&self, queue: &MessageQueue) -> Result<i64> {
-        let addr = self.master_of(queue).await?;
-        let header_sent = GetMinOffsetRequest {
-            topic: &queue.topic,
-            queue_id: queue.queue_id,
-            bname: Some(&queue.broker_name),
-        };
-        let answer = self
-            .call(
-                &addr,
-                Command::request_with(request::GET_MIN_OFFSET, &header_sent),
-            )
-            .await?;
-        Ok(header::<GetMinOffsetResponse>(&addr, &answer)?.offset)
+        self.core.min_offset(queue, self.timeout).await
     }
 
     /// Offset of the first message of a queue stored at or after a time, ms (29).
     pub async fn search_offset(&self, queue: &MessageQueue, timestamp: i64) -> Result<i64> {
-        let addr = self.master_of(queue).await?;
-        let header_sent = SearchOffsetRequest {
-            topic: &queue.topic,
-            queue_id: queue.queue_id,
-            timestamp,
-            boundary_type: None,
-            bname: Some(&queue.broker_name),
-        };
-        let answer = self
-            .call(
-                &addr,
-                Command::request_with(request::SEARCH_OFFSET_BY_TIMESTAMP, &header_sent),
-            )
-            .await?;
-        Ok(header::<SearchOffsetResponse>(&addr, &answer)?.offset)
+        self.core.offset_at(queue, timestamp, self.timeout).await
     }
 
     /// Store time of the first message of a queue, ms (32).
     pub async fn earliest_store_time(&self, queue: &MessageQueue) -> Result<i64> {
-        let addr = self.master_of(queue).await?;
+        let addr = self.core.master(&queue.topic, &queue.broker_name).await?;
         let header_sent = GetEarliestMsgStoretimeRequest {
             topic: &queue.topic,
             queue_id: queue.queue_id,
@@ -111,30 +67,10 @@ impl Admin {
 
     /// Offset of a group in a queue (14); `None`: it has none.
     pub async fn consumer_offset(&self, group: &str, queue: &MessageQueue) -> Result<Option<i64>> {
-        let addr = self.master_of(queue).await?;
-        let header_sent = QueryConsumerOffsetRequest {
-            consumer_group: group,
-            topic: &queue.topic,
-            queue_id: queue.queue_id,
-            set_zero_if_not_found: None,
-            bname: Some(&queue.broker_name),
-        };
-        match self
-            .call(
-                &addr,
-                Command::request_with(request::QUERY_CONSUMER_OFFSET, &header_sent),
-            )
+        let addr = self.core.master(&queue.topic, &queue.broker_name).await?;
+        self.core
+            .stored_offset(&addr, group, queue, self.timeout)
             .await
-        {
-            Ok(answer) => Ok(Some(
-                header::<QueryConsumerOffsetResponse>(&addr, &answer)?.offset,
-            )),
-            Err(Error::Refused {
-                code: response::QUERY_NOT_FOUND,
-                ..
-            }) => Ok(None),
-            Err(error) => Err(error),
-        }
     }
 
     /// Sets the offset of a group in a queue at a broker (15).
@@ -145,19 +81,9 @@ impl Admin {
         queue: &MessageQueue,
         offset: i64,
     ) -> Result<()> {
-        let header = UpdateConsumerOffsetRequest {
-            consumer_group: group,
-            topic: &queue.topic,
-            queue_id: queue.queue_id,
-            commit_offset: offset,
-            bname: Some(&queue.broker_name),
-        };
-        self.call(
-            addr,
-            Command::request_with(request::UPDATE_CONSUMER_OFFSET, &header),
-        )
-        .await
-        .map(drop)
+        self.call(addr, store_offset(group, queue, offset))
+            .await
+            .map(drop)
     }
 
     /// Has the running members of a group go on at a time, ms; −1: at the end (222). `forward`: offsets may move forward too.
@@ -222,7 +148,7 @@ impl Admin {
             .await?;
         let mut resets = Vec::new();
         for queue in route.readable.iter() {
-            let addr = self.master_of(queue).await?;
+            let addr = self.core.master(&queue.topic, &queue.broker_name).await?;
             let broker_offset = self.max_offset(queue).await?;
             let consumer_offset = self.consumer_offset(group, queue).await?;
             let timestamp_offset = match timestamp {

@@ -1,13 +1,19 @@
 //! Sharing out queues: what is this consumer's part now, what is new, what is to be given up (client spec 4.4, 4.5).
+//!
+//! A queue changes hands through its lock at the broker, in concurrent consumption too: who gives it up lets running
+//! handlers finish, commits, and then unlocks; who takes it over asks for the offset only once it has the lock. Members
+//! that know nothing of this (stock clients lock only for ordered consumption) and dead ones make it wait for a moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use minimq_protocol::Command;
 use minimq_protocol::body::{ConsumerIdList, MessageQueue};
 use minimq_protocol::code::request;
 use minimq_protocol::header::GetConsumerListByGroupRequest;
+use tokio::time::Instant;
 
 use super::engine::{Engine, Mode};
 use super::offset::start_offset;
@@ -15,7 +21,41 @@ use super::queue::AssignedQueue;
 use crate::error::{Error, Result};
 use crate::rebalance::AllocationError;
 
+/// Concurrent handlers of a queue that is given up may run on for so long before it is handed over.
+const FINISH: Duration = Duration::from_secs(2);
+/// A queue of concurrent consumption whose lock another member keeps is taken over all the same after so long.
+const PATIENCE: Duration = Duration::from_secs(3);
+/// How soon a queue that is being handed over is asked for again.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+/// How soon a topic without route or a broker that did not answer is tried again.
+const TRY_AGAIN: Duration = Duration::from_secs(1);
+
 impl Engine {
+    /// Shares out when that is due or wanted.
+    pub(super) async fn keep_balanced(self: Arc<Self>) {
+        loop {
+            let complete = self.rebalance().await;
+            let every = match complete {
+                true => self.settings.rebalance_every,
+                false if self.is_handed_over() => ASK_AGAIN,
+                false => TRY_AGAIN,
+            };
+            let every = every.min(self.settings.rebalance_every);
+            let _ = tokio::time::timeout(every, self.wanted.notified()).await;
+        }
+    }
+
+    /// Whether some queue is about to come from another member.
+    fn is_handed_over(&self) -> bool {
+        let refused = self.refused.lock();
+        refused.values().any(|since| since.elapsed() < PATIENCE)
+    }
+
+    /// Whether queues are locked: where members share them.
+    pub(super) fn locks_queues(&self) -> bool {
+        !self.settings.broadcast && self.fixed.lock().is_none()
+    }
+
     /// One round over all topics. False if some topic could not be shared out.
     pub(crate) async fn rebalance(self: &Arc<Self>) -> bool {
         let _round = self.rebalance_lock.lock().await;
@@ -96,10 +136,7 @@ impl Engine {
             Ok(answer) => answer,
             Err(error) => {
                 if matches!(error, Error::Call(_)) {
-                    let _ = self
-                        .core
-                        .refresh_route(topic, std::time::Duration::from_secs(1))
-                        .await;
+                    let _ = self.core.refresh_route(topic, Duration::from_secs(1)).await;
                 }
                 self.core.want_heartbeat();
                 return Err(error);
@@ -153,9 +190,9 @@ impl Engine {
             self.release(queue, None);
         }
         // Whoever has a queue now begins at what is stored.
-        self.restarts
-            .lock()
-            .retain(|queue, _| queue.topic != topic || part.contains(queue));
+        let still = |queue: &MessageQueue| queue.topic != topic || part.contains(queue);
+        self.restarts.lock().retain(|queue, _| still(queue));
+        self.refused.lock().retain(|queue, _| still(queue));
         let wanted = new.len();
         let taken = self.take(new).await;
         if !lost.is_empty() || !taken.is_empty() {
@@ -174,9 +211,17 @@ impl Engine {
         if new.is_empty() {
             return new;
         }
-        if matches!(self.mode, Mode::Ordered(_)) && !self.settings.broadcast {
+        if self.locks_queues() {
             let locked = self.lock(new.clone()).await;
-            new.retain(|queue| locked.contains(queue));
+            let must = matches!(self.mode, Mode::Ordered(_));
+            let mut refused = self.refused.lock();
+            new.retain(|queue| {
+                if locked.contains(queue) {
+                    return true;
+                }
+                let since = *refused.entry(queue.clone()).or_insert_with(Instant::now);
+                !must && since.elapsed() >= PATIENCE
+            });
         }
         let starts = join_all(new.into_iter().map(|queue| async move {
             let restart = self.restarts.lock().get(&queue).copied();
@@ -200,6 +245,7 @@ impl Engine {
         for (queue, start) in starts {
             match start {
                 Ok(start) => {
+                    self.refused.lock().remove(&queue);
                     let restarted = self.restarts.lock().remove(&queue).is_some();
                     let state = Arc::new(AssignedQueue::new(queue.clone(), start, !restarted));
                     self.queues.lock().insert(queue.clone(), state.clone());
@@ -214,7 +260,8 @@ impl Engine {
         taken
     }
 
-    /// Gives a queue up in the background: stops pulling; ordered consumption finishes its message; commits; unlocks.
+    /// Gives a queue up in the background: stops pulling; lets running handlers finish, ordered ones however long it takes;
+    /// commits; unlocks.
     /// `restart`: where whoever takes it next begins, instead of what is finished here.
     pub(crate) fn release(self: &Arc<Self>, queue: &MessageQueue, restart: Option<i64>) {
         let Some(state) = self.queues.lock().remove(queue) else {
@@ -225,12 +272,14 @@ impl Engine {
         let (engine, queue) = (self.clone(), queue.clone());
         self.tasks.spawn(async move {
             let ordered = matches!(engine.mode, Mode::Ordered(_));
-            if ordered || restart.is_some() {
-                let ended = tokio::time::timeout(engine.settings.drain, state.ended());
-                if ended.await.is_err() && ordered && restart.is_none() {
-                    // Order above all: nobody else may begin while the handler runs.
-                    state.ended().await;
-                }
+            let patience = match ordered || restart.is_some() {
+                true => engine.settings.drain,
+                false => engine.settings.drain.min(FINISH),
+            };
+            let ended = tokio::time::timeout(patience, state.ended());
+            if ended.await.is_err() && ordered && restart.is_none() {
+                // Order above all: nobody else may begin while the handler runs.
+                state.ended().await;
             }
             let committed = match restart {
                 Some(offset) => {
@@ -244,7 +293,7 @@ impl Engine {
             if let Err(error) = committed {
                 tracing::debug!(%queue, %error, "the offset of a queue given up was not committed");
             }
-            if ordered && !engine.settings.broadcast {
+            if engine.locks_queues() {
                 engine.unlock(vec![queue.clone()]).await;
             }
             if let Some(offset) = restart {
@@ -259,7 +308,7 @@ impl Engine {
     pub(crate) async fn restart_at(self: &Arc<Self>, queue: MessageQueue, offset: i64) {
         self.release(&queue, Some(offset));
         loop {
-            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
             if self.stopping.is_cancelled() {
                 return;
             }

@@ -1,35 +1,30 @@
-//! The engine of a consumer: what its tasks share, start and stop, and what brokers ask of it.
+//! The engine of a consumer: what its tasks share, start and end.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, join_all};
-use minimq_protocol::body::{
-    CheckClientRequestBody, ConsumeMessageDirectlyResult, ConsumeType, ConsumerData,
-    ConsumerRunningInfo, MessageQueue,
-};
+use minimq_protocol::body::{CheckClientRequestBody, MessageQueue};
 use minimq_protocol::code::request;
-use minimq_protocol::message::MessageView;
-use minimq_protocol::{Command, name, version};
+use minimq_protocol::{Command, name};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::{Notify, Semaphore};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::member::Handle;
 use super::offset::{FileOffsets, OffsetStore};
 use super::outcome::{OrderedOutcome, Outcomes};
 use super::pull::FilterServers;
 use super::queue::AssignedQueue;
 use super::settings::Settings;
 use super::stats::Stats;
-use super::{concurrent, ordered};
 use crate::Delivery;
-use crate::core::{ConsumerMember, Core, now_ms};
+use crate::core::{Core, now_ms};
 use crate::error::{Error, Result};
-use crate::filter::{Filter, Subscription, Upload};
+use crate::filter::{Filter, Subscription};
 
 /// Handler of concurrent consumption.
 pub(crate) type Handler = Arc<dyn Fn(Vec<Delivery>) -> BoxFuture<'static, Outcomes> + Send + Sync>;
@@ -60,8 +55,10 @@ pub(crate) struct Engine {
     pub(crate) releasing: Mutex<HashSet<MessageQueue>>,
     /// Offsets to begin at next, instead of the stored ones.
     pub(crate) restarts: Mutex<BTreeMap<MessageQueue, i64>>,
+    /// Queues whose lock another member has, and since when.
+    pub(crate) refused: Mutex<BTreeMap<MessageQueue, Instant>>,
     pub(crate) rebalance_lock: tokio::sync::Mutex<()>,
-    wanted: Notify,
+    pub(crate) wanted: Notify,
     pub(crate) permits: Arc<Semaphore>,
     /// Messages for a poller have come.
     pub(crate) arrived: Notify,
@@ -69,7 +66,8 @@ pub(crate) struct Engine {
     pub(crate) resumed: Notify,
     pub(crate) filter_servers: FilterServers,
     pub(crate) stats: Stats,
-    started_ms: i64,
+    pub(super) started_ms: i64,
+    pub(super) left: AtomicBool,
     pub(crate) stopping: CancellationToken,
     pub(crate) tasks: TaskTracker,
 }
@@ -85,8 +83,9 @@ pub(crate) struct Start {
 }
 
 impl Engine {
-    /// Checks, registers, learns routes, introduces itself to the brokers and begins. All or nothing.
-    pub(crate) async fn start(start: Start) -> Result<Arc<Self>> {
+    /// Checks, registers, learns routes, introduces itself to the brokers and begins. All or nothing: dropped half-way it
+    /// leaves the group again.
+    pub(crate) async fn start(start: Start) -> Result<Handle> {
         let Start {
             core,
             group,
@@ -135,6 +134,7 @@ impl Engine {
             queues: Mutex::default(),
             releasing: Mutex::default(),
             restarts: Mutex::default(),
+            refused: Mutex::default(),
             rebalance_lock: tokio::sync::Mutex::default(),
             wanted: Notify::new(),
             arrived: Notify::new(),
@@ -143,26 +143,14 @@ impl Engine {
             filter_servers: FilterServers::default(),
             stats: Stats::default(),
             started_ms: now_ms(),
+            left: AtomicBool::new(false),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
         });
-        match engine.core.consumers.entry(engine.group.clone()) {
-            dashmap::Entry::Occupied(_) => {
-                return Err(Error::GroupTaken {
-                    kind: "consumer",
-                    group: engine.group.clone(),
-                });
-            }
-            dashmap::Entry::Vacant(entry) => {
-                entry.insert(Arc::new(Member(engine.clone())));
-            }
-        }
-        // Whoever drops this future half-way must not leave a group behind.
-        let undo = Undo(Some(engine.clone()));
+        let handle = Handle::join(engine.clone())?;
         engine.introduce().await?;
-        undo.keep();
         engine.spawn_tasks();
-        Ok(engine)
+        Ok(handle)
     }
 
     async fn introduce(&self) -> Result<()> {
@@ -219,7 +207,7 @@ impl Engine {
     fn spawn_tasks(self: &Arc<Self>) {
         self.spawn(Self::keep_balanced(self.clone()));
         self.spawn(Self::keep_committed(self.clone()));
-        if matches!(self.mode, Mode::Ordered(_)) && !self.settings.broadcast {
+        if self.locks_queues() {
             self.spawn(Self::keep_locked(self.clone()));
         }
     }
@@ -246,19 +234,6 @@ impl Engine {
     /// Has the queues shared out again soon.
     pub(crate) fn want_rebalance(&self) {
         self.wanted.notify_one();
-    }
-
-    async fn keep_balanced(self: Arc<Self>) {
-        loop {
-            let complete = self.rebalance().await;
-            // A topic without route or a broker that did not answer is tried again sooner.
-            let every = if complete {
-                self.settings.rebalance_every
-            } else {
-                self.settings.rebalance_every.min(Duration::from_secs(1))
-            };
-            let _ = tokio::time::timeout(every, self.wanted.notified()).await;
-        }
     }
 
     async fn keep_committed(self: Arc<Self>) {
@@ -313,12 +288,15 @@ impl Engine {
         self.suspended.load(Ordering::Acquire)
     }
 
-    /// Stops pulling, lets handlers finish for a while, commits, unlocks, leaves the group.
-    pub(crate) async fn stop(self: &Arc<Self>) {
-        if self.core.consumers.remove(&self.group).is_none() {
-            return;
+    /// Ends it, unless that was done before.
+    pub(crate) async fn stop(&self) {
+        if self.leave() {
+            self.wind_down().await;
         }
-        self.stopping.cancel();
+    }
+
+    /// What follows on leaving: stops pulling, lets handlers finish for a while, commits, unlocks, tells the brokers.
+    pub(super) async fn wind_down(&self) {
         let queues: Vec<_> = {
             let mut queues = self.queues.lock();
             std::mem::take(&mut *queues).into_values().collect()
@@ -346,213 +324,13 @@ impl Engine {
         if let Err(error) = self.offsets.flush().await {
             tracing::warn!(%error, "offsets are not written");
         }
-        if matches!(self.mode, Mode::Ordered(_)) && !self.settings.broadcast {
+        if self.locks_queues() {
             self.unlock(queues.iter().map(|queue| (*queue.queue).clone()).collect())
                 .await;
         }
-        self.core.unregister(None, Some(&self.group)).await;
+        self.core.unregister_consumer(&self.group).await;
         self.tasks.close();
         let _ = tokio::time::timeout(self.settings.drain, self.tasks.wait()).await;
         self.arrived.notify_waiters();
-    }
-
-    fn consume_type(&self) -> ConsumeType {
-        match self.mode {
-            Mode::Polled => ConsumeType::ConsumeActively,
-            _ => ConsumeType::ConsumePassively,
-        }
-    }
-}
-
-/// The handle of a consumer: when it goes without a shutdown, everything ends all the same.
-pub(crate) struct Handle(pub(crate) Arc<Engine>);
-
-impl Drop for Handle {
-    fn drop(&mut self) {
-        let engine = self.0.clone();
-        if !engine.core.consumers.contains_key(&engine.group) {
-            return;
-        }
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => {
-                runtime.spawn(async move { engine.stop().await });
-            }
-            Err(_) => {
-                engine.core.consumers.remove(&engine.group);
-                engine.stopping.cancel();
-            }
-        }
-    }
-}
-
-/// Undoes a start that did not come to its end.
-struct Undo(Option<Arc<Engine>>);
-
-impl Undo {
-    fn keep(mut self) {
-        self.0 = None;
-    }
-}
-
-impl Drop for Undo {
-    fn drop(&mut self) {
-        if let Some(engine) = self.0.take() {
-            drop(Handle(engine));
-        }
-    }
-}
-
-/// The engine as the core sees it.
-struct Member(Arc<Engine>);
-
-impl ConsumerMember for Member {
-    fn heartbeat(&self) -> ConsumerData {
-        let engine = &self.0;
-        ConsumerData {
-            consume_from_where: Some(engine.settings.from.wire()),
-            consume_type: Some(engine.consume_type()),
-            group_name: engine.group.clone(),
-            message_model: Some(engine.settings.model()),
-            subscription_data_set: engine
-                .subscriptions
-                .read()
-                .values()
-                .map(|one| one.data())
-                .collect(),
-            unit_mode: false,
-        }
-    }
-
-    fn topics(&self) -> Vec<String> {
-        self.0.all_topics()
-    }
-
-    fn wake(&self) {
-        self.0.want_rebalance();
-    }
-
-    fn uploads(&self) -> Vec<Upload> {
-        let subscriptions = self.0.subscriptions.read();
-        subscriptions
-            .values()
-            .filter_map(|one| one.upload(&self.0.group))
-            .collect()
-    }
-
-    fn reset_offsets(
-        &self,
-        topic: String,
-        offsets: BTreeMap<MessageQueue, i64>,
-    ) -> BoxFuture<'static, ()> {
-        let engine = self.0.clone();
-        async move {
-            tracing::info!(group = engine.group, %topic, "a broker moves the offsets of {} queues", offsets.len());
-            let own: Vec<_> = {
-                let queues = engine.queues.lock();
-                offsets.into_iter().filter(|(queue, _)| queue.topic == topic && queues.contains_key(queue)).collect()
-            };
-            join_all(own.into_iter().map(|(queue, offset)| engine.restart_at(queue, offset))).await;
-        }
-        .boxed()
-    }
-
-    fn offsets(&self, topic: &str) -> BTreeMap<MessageQueue, i64> {
-        let queues = self.0.queues.lock();
-        let of_topic = queues.iter().filter(|(queue, _)| queue.topic == topic);
-        of_topic
-            .map(|(queue, state)| (queue.clone(), state.committable()))
-            .collect()
-    }
-
-    fn running_info(&self) -> ConsumerRunningInfo {
-        let engine = &self.0;
-        let ordered = matches!(engine.mode, Mode::Ordered(_));
-        let name_servers: String = engine
-            .core
-            .name_servers
-            .list()
-            .iter()
-            .map(|addr| format!("{addr};"))
-            .collect();
-        let properties = [
-            (ConsumerRunningInfo::NAMESERVER_ADDR, name_servers),
-            (
-                ConsumerRunningInfo::CONSUME_TYPE,
-                engine.consume_type().as_str().to_owned(),
-            ),
-            (ConsumerRunningInfo::CONSUME_ORDERLY, ordered.to_string()),
-            (
-                ConsumerRunningInfo::THREADPOOL_CORE_SIZE,
-                engine.settings.concurrency.to_string(),
-            ),
-            (
-                ConsumerRunningInfo::CONSUMER_START_TIMESTAMP,
-                engine.started_ms.to_string(),
-            ),
-            (
-                ConsumerRunningInfo::CLIENT_VERSION,
-                version::name(version::CURRENT).into_owned(),
-            ),
-            ("consumerGroup", engine.group.clone()),
-            ("messageModel", engine.settings.model().as_str().to_owned()),
-            ("pullBatchSize", engine.settings.pull_batch.to_string()),
-            (
-                "allocateMessageQueueStrategy",
-                engine.settings.allocation.name(),
-            ),
-        ];
-        ConsumerRunningInfo {
-            jstack: None,
-            mq_table: engine
-                .queues
-                .lock()
-                .iter()
-                .map(|(queue, state)| (queue.clone(), state.info()))
-                .collect(),
-            properties: properties
-                .into_iter()
-                .map(|(key, value)| (key.to_owned(), value))
-                .collect(),
-            status_table: engine.stats.all(&engine.all_topics()),
-            subscription_set: engine
-                .subscriptions
-                .read()
-                .values()
-                .map(|one| one.data())
-                .collect(),
-        }
-    }
-
-    fn consume_directly(
-        &self,
-        message: MessageView,
-        broker: Option<String>,
-    ) -> BoxFuture<'static, Option<ConsumeMessageDirectlyResult>> {
-        let engine = self.0.clone();
-        async move {
-            let queue = Arc::new(MessageQueue::new(
-                message.topic(),
-                broker.unwrap_or_default(),
-                message.queue_id(),
-            ));
-            let delivery = match Delivery::new(&engine.core, message, Some(&queue), 0, 0) {
-                Ok(delivery) => delivery,
-                Err(error) => {
-                    tracing::warn!(%error, "a message to be consumed directly cannot be read");
-                    return None;
-                }
-            };
-            match &engine.mode {
-                Mode::Concurrent(handler) => Some(concurrent::once(handler, delivery).await),
-                Mode::Ordered(handler) => Some(ordered::once(handler, delivery).await),
-                Mode::Polled => None,
-            }
-        }
-        .boxed()
-    }
-
-    fn stop(&self) -> BoxFuture<'static, ()> {
-        let engine = self.0.clone();
-        async move { engine.stop().await }.boxed()
     }
 }

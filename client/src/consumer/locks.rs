@@ -1,4 +1,5 @@
-//! Locks of queues at their brokers, for ordered consumption (client spec 4.6).
+//! Locks of queues at their brokers (client spec 4.6): ordered consumption needs them, concurrent consumption hands queues
+//! over by them.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use minimq_protocol::Command;
 use minimq_protocol::body::{LockBatchBody, LockBatchResponseBody, MessageQueue};
 use minimq_protocol::code::request;
 
-use super::engine::Engine;
+use super::engine::{Engine, Mode};
 use crate::error::{Error, Result};
 
 /// How long a lock is trusted after the broker confirmed it; the broker keeps it twice as long.
@@ -70,7 +71,8 @@ impl Engine {
         .await;
     }
 
-    /// Renews the locks. A queue that the broker does not give any more belongs to another member: it is given up.
+    /// Renews the locks. A queue of ordered consumption that the broker does not give any more belongs to another member: it is
+    /// given up.
     pub(super) async fn keep_locked(self: Arc<Self>) {
         loop {
             tokio::time::sleep(RENEW).await;
@@ -86,8 +88,10 @@ impl Engine {
                         let state = engine.queues.lock().get(&queue).cloned();
                         match state {
                             Some(state) if locked.contains(&queue) => state.locked(),
-                            Some(_) => engine.release(&queue, None),
-                            None => {}
+                            Some(_) if matches!(engine.mode, Mode::Ordered(_)) => {
+                                engine.release(&queue, None)
+                            }
+                            _ => {}
                         }
                     }
                 }

@@ -7,20 +7,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use minimq_protocol::body::{LocalOffsetTable, MessageQueue};
-use minimq_protocol::code::{request, response};
-use minimq_protocol::header::{
-    GetMaxOffsetRequest, GetMaxOffsetResponse, QueryConsumerOffsetRequest,
-    QueryConsumerOffsetResponse, SearchOffsetRequest, SearchOffsetResponse,
-    UpdateConsumerOffsetRequest,
-};
-use minimq_protocol::{Command, name};
+use minimq_protocol::name;
 use parking_lot::Mutex;
 
 use super::settings::StartFrom;
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::queue_offsets::store_offset;
 
-const TIMEOUT: Duration = Duration::from_secs(5);
+/// Time for a request about offsets.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Where offsets are kept.
 #[derive(Debug)]
@@ -38,7 +34,12 @@ impl OffsetStore {
         queue: &MessageQueue,
     ) -> Result<Option<i64>> {
         match self {
-            Self::Broker => read_from_broker(core, group, queue).await,
+            Self::Broker => {
+                let addr = core
+                    .master_or_slave(&queue.topic, &queue.broker_name)
+                    .await?;
+                core.stored_offset(&addr, group, queue, TIMEOUT).await
+            }
             Self::File(file) => Ok(file.read(queue)),
         }
     }
@@ -53,7 +54,16 @@ impl OffsetStore {
         answered: bool,
     ) -> Result<()> {
         match self {
-            Self::Broker => commit_to_broker(core, group, queue, offset, answered).await,
+            Self::Broker => {
+                let addr = core
+                    .master_or_slave(&queue.topic, &queue.broker_name)
+                    .await?;
+                let request = store_offset(group, queue, offset);
+                match answered {
+                    true => core.call(&addr, request, TIMEOUT).await.map(drop),
+                    false => Ok(core.remoting.oneway(&addr, request).await?),
+                }
+            }
             Self::File(file) => {
                 file.set(queue, offset);
                 Ok(())
@@ -67,65 +77,6 @@ impl OffsetStore {
             Self::Broker => Ok(()),
             Self::File(file) => file.flush().await,
         }
-    }
-}
-
-async fn read_from_broker(core: &Core, group: &str, queue: &MessageQueue) -> Result<Option<i64>> {
-    let addr = core
-        .master_or_slave(&queue.topic, &queue.broker_name)
-        .await?;
-    let header = QueryConsumerOffsetRequest {
-        consumer_group: group,
-        topic: &queue.topic,
-        queue_id: queue.queue_id,
-        set_zero_if_not_found: None,
-        bname: Some(&queue.broker_name),
-    };
-    match core
-        .call(
-            &addr,
-            Command::request_with(request::QUERY_CONSUMER_OFFSET, &header),
-            TIMEOUT,
-        )
-        .await
-    {
-        Ok(answer) => {
-            let found: QueryConsumerOffsetResponse = answer
-                .header()
-                .map_err(|error| Error::bad_answer(&addr, error))?;
-            Ok(Some(found.offset))
-        }
-        // Any other refusal must not look like a new group: that would skip messages.
-        Err(Error::Refused {
-            code: response::QUERY_NOT_FOUND,
-            ..
-        }) => Ok(None),
-        Err(error) => Err(error),
-    }
-}
-
-async fn commit_to_broker(
-    core: &Core,
-    group: &str,
-    queue: &MessageQueue,
-    offset: i64,
-    answered: bool,
-) -> Result<()> {
-    let addr = core
-        .master_or_slave(&queue.topic, &queue.broker_name)
-        .await?;
-    let header = UpdateConsumerOffsetRequest {
-        consumer_group: group,
-        topic: &queue.topic,
-        queue_id: queue.queue_id,
-        commit_offset: offset,
-        bname: Some(&queue.broker_name),
-    };
-    let request = Command::request_with(request::UPDATE_CONSUMER_OFFSET, &header);
-    if answered {
-        core.call(&addr, request, TIMEOUT).await.map(drop)
-    } else {
-        Ok(core.remoting.oneway(&addr, request).await?)
     }
 }
 
@@ -147,75 +98,9 @@ pub(crate) async fn start_offset(
         StartFrom::Beginning => Ok(0),
         // What failed before must be tried again, wherever the group begins in its topics.
         StartFrom::End | StartFrom::Time(_) if retry => Ok(0),
-        StartFrom::End => max_offset(core, queue).await,
-        StartFrom::Time(timestamp) => offset_at(core, queue, timestamp).await,
+        StartFrom::End => core.max_offset(queue, TIMEOUT).await,
+        StartFrom::Time(timestamp) => core.offset_at(queue, timestamp, TIMEOUT).await,
     }
-}
-
-/// One behind the last offset of a queue.
-pub(crate) async fn max_offset(core: &Core, queue: &MessageQueue) -> Result<i64> {
-    let addr = core.master(&queue.topic, &queue.broker_name).await?;
-    let header = GetMaxOffsetRequest {
-        topic: &queue.topic,
-        queue_id: queue.queue_id,
-        bname: Some(&queue.broker_name),
-    };
-    let answer = core
-        .call(
-            &addr,
-            Command::request_with(request::GET_MAX_OFFSET, &header),
-            TIMEOUT,
-        )
-        .await?;
-    let found: GetMaxOffsetResponse = answer
-        .header()
-        .map_err(|error| Error::bad_answer(&addr, error))?;
-    Ok(found.offset)
-}
-
-/// First offset of a queue.
-pub(crate) async fn min_offset(core: &Core, queue: &MessageQueue) -> Result<i64> {
-    use minimq_protocol::header::{GetMinOffsetRequest, GetMinOffsetResponse};
-    let addr = core.master(&queue.topic, &queue.broker_name).await?;
-    let header = GetMinOffsetRequest {
-        topic: &queue.topic,
-        queue_id: queue.queue_id,
-        bname: Some(&queue.broker_name),
-    };
-    let answer = core
-        .call(
-            &addr,
-            Command::request_with(request::GET_MIN_OFFSET, &header),
-            TIMEOUT,
-        )
-        .await?;
-    let found: GetMinOffsetResponse = answer
-        .header()
-        .map_err(|error| Error::bad_answer(&addr, error))?;
-    Ok(found.offset)
-}
-
-/// Offset of the first message at or after a time.
-pub(crate) async fn offset_at(core: &Core, queue: &MessageQueue, timestamp: i64) -> Result<i64> {
-    let addr = core.master(&queue.topic, &queue.broker_name).await?;
-    let header = SearchOffsetRequest {
-        topic: &queue.topic,
-        queue_id: queue.queue_id,
-        timestamp,
-        boundary_type: None,
-        bname: Some(&queue.broker_name),
-    };
-    let answer = core
-        .call(
-            &addr,
-            Command::request_with(request::SEARCH_OFFSET_BY_TIMESTAMP, &header),
-            TIMEOUT,
-        )
-        .await?;
-    let found: SearchOffsetResponse = answer
-        .header()
-        .map_err(|error| Error::bad_answer(&addr, error))?;
-    Ok(found.offset)
 }
 
 /// The file `offsets.json` of one group. Its folder does not depend on the client's address, so that offsets outlive a move.

@@ -2,24 +2,21 @@
 //! explicit acknowledgement (client spec 5).
 
 use std::collections::BTreeMap;
-use std::ops::Deref;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_core::Stream;
-use futures_util::future::BoxFuture;
 use minimq_protocol::body::MessageQueue;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use super::engine::{Engine, Handle, Mode, Start};
-use super::offset;
+use super::engine::{Engine, Mode, Start};
+use super::member::Handle;
+use super::offset::TIMEOUT;
 use super::push::shared_settings;
 use super::queue::AssignedQueue;
 use super::settings::{Settings, StartFrom};
+use super::stream::MessageStream;
 use crate::Delivery;
 use crate::core::Core;
 use crate::error::{Error, Result};
@@ -80,7 +77,7 @@ impl PullConsumerBuilder {
         let fixed = self
             .assigned
             .map(|queues| queues.into_iter().map(wrapped).collect());
-        let engine = Engine::start(Start {
+        let handle = Engine::start(Start {
             core: self.core,
             group: self.group,
             settings: self.settings,
@@ -91,7 +88,7 @@ impl PullConsumerBuilder {
         .await?;
         Ok(PullConsumer {
             inner: Arc::new(Inner {
-                handle: Handle(engine),
+                handle,
                 auto_commit: self.auto_commit,
                 max_polled: self.max_polled,
                 polling: tokio::sync::Mutex::default(),
@@ -127,7 +124,7 @@ struct Inner {
 }
 
 /// Messages of one queue with their offsets.
-type Taken = (Arc<AssignedQueue>, Vec<(i64, Delivery)>);
+pub(super) type Taken = (Arc<AssignedQueue>, Vec<(i64, Delivery)>);
 
 impl PullConsumer {
     fn engine(&self) -> &Arc<Engine> {
@@ -169,10 +166,7 @@ impl PullConsumer {
 
     /// The messages as a stream, each to be acknowledged. Not together with [`poll`](Self::poll). Ends with the consumer.
     pub fn messages(&self) -> MessageStream {
-        MessageStream {
-            consumer: self.clone(),
-            next: None,
-        }
+        MessageStream::new(self.clone())
     }
 
     fn finish_handed_out(&self) {
@@ -181,11 +175,8 @@ impl PullConsumer {
         }
     }
 
-    async fn next_within(
-        &self,
-        max: usize,
-        timeout: Duration,
-    ) -> Result<Option<(Arc<AssignedQueue>, Vec<(i64, Delivery)>)>> {
+    /// Messages of one queue, waited for; `None` if none came in time.
+    pub(super) async fn next_within(&self, max: usize, timeout: Duration) -> Result<Option<Taken>> {
         let deadline = Instant::now() + timeout;
         loop {
             // Before looking: what comes in between is not missed.
@@ -284,8 +275,8 @@ impl PullConsumer {
         let own = self.own(queue)?;
         let core = &self.engine().core;
         let (min, max) = (
-            offset::min_offset(core, &own.queue).await?,
-            offset::max_offset(core, &own.queue).await?,
+            core.min_offset(&own.queue, TIMEOUT).await?,
+            core.max_offset(&own.queue, TIMEOUT).await?,
         );
         if !(min..=max).contains(&offset) {
             return Err(Error::invalid(
@@ -300,7 +291,7 @@ impl PullConsumer {
     /// Goes on at the first message.
     pub async fn seek_to_begin(&self, queue: &MessageQueue) -> Result<()> {
         let own = self.own(queue)?;
-        let offset = offset::min_offset(&self.engine().core, &own.queue).await?;
+        let offset = self.engine().core.min_offset(&own.queue, TIMEOUT).await?;
         self.restart(own, offset).await;
         Ok(())
     }
@@ -308,7 +299,7 @@ impl PullConsumer {
     /// Goes on with what comes from now on.
     pub async fn seek_to_end(&self, queue: &MessageQueue) -> Result<()> {
         let own = self.own(queue)?;
-        let offset = offset::max_offset(&self.engine().core, &own.queue).await?;
+        let offset = self.engine().core.max_offset(&own.queue, TIMEOUT).await?;
         self.restart(own, offset).await;
         Ok(())
     }
@@ -367,7 +358,7 @@ impl PullConsumer {
             queue.queue_id,
         );
         engine.core.route(&queue.topic).await?;
-        offset::offset_at(&engine.core, &queue, timestamp).await
+        engine.core.offset_at(&queue, timestamp, TIMEOUT).await
     }
 
     /// All queues of a topic.
@@ -389,96 +380,6 @@ impl std::fmt::Debug for PullConsumer {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("PullConsumer")
             .field("group", &self.group())
-            .finish_non_exhaustive()
-    }
-}
-
-/// A message of a stream. Until it is acknowledged the committed offset stays before it; dropped unacknowledged, it is delivered
-/// again to whoever has the queue next.
-#[derive(Clone)]
-pub struct Received {
-    delivery: Delivery,
-    queue: Arc<AssignedQueue>,
-    offset: i64,
-}
-
-impl Received {
-    /// It is done.
-    pub fn ack(self) {
-        self.queue.finish(self.offset);
-    }
-
-    /// The message alone.
-    pub fn delivery(&self) -> &Delivery {
-        &self.delivery
-    }
-}
-
-impl Deref for Received {
-    type Target = Delivery;
-
-    fn deref(&self) -> &Delivery {
-        &self.delivery
-    }
-}
-
-impl std::fmt::Debug for Received {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.delivery.fmt(f)
-    }
-}
-
-/// The messages of a [`PullConsumer`] as a stream; it ends when the consumer is shut down.
-pub struct MessageStream {
-    consumer: PullConsumer,
-    next: Option<BoxFuture<'static, Option<Received>>>,
-}
-
-impl MessageStream {
-    /// The next message; `None` when the consumer was shut down.
-    pub async fn next(&mut self) -> Option<Received> {
-        std::future::poll_fn(|cx| Pin::new(&mut *self).poll_next(cx)).await
-    }
-}
-
-impl Stream for MessageStream {
-    type Item = Received;
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Received>> {
-        let consumer = self.consumer.clone();
-        let next = self
-            .next
-            .get_or_insert_with(|| Box::pin(next_message(consumer)));
-        let result = next.as_mut().poll(cx);
-        if result.is_ready() {
-            self.next = None;
-        }
-        result
-    }
-}
-
-async fn next_message(consumer: PullConsumer) -> Option<Received> {
-    loop {
-        match consumer.next_within(1, Duration::from_secs(60)).await {
-            Ok(Some((queue, taken))) => {
-                if let Some((offset, delivery)) = taken.into_iter().next() {
-                    return Some(Received {
-                        delivery,
-                        queue,
-                        offset,
-                    });
-                }
-            }
-            Ok(None) => {}
-            Err(_) => return None,
-        }
-    }
-}
-
-impl std::fmt::Debug for MessageStream {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("MessageStream")
-            .field("group", &self.consumer.group())
             .finish_non_exhaustive()
     }
 }

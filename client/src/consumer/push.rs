@@ -6,7 +6,8 @@ use std::time::Duration;
 use minimq_protocol::body::MessageQueue;
 use minimq_protocol::name;
 
-use super::engine::{Engine, Handle, Handler, Mode, OrderedHandler, Start};
+use super::engine::{Engine, Handler, Mode, OrderedHandler, Start};
+use super::member::Handle;
 use super::outcome::{OrderedOutcome, Outcomes};
 use super::settings::{Settings, StartFrom};
 use crate::Delivery;
@@ -211,7 +212,7 @@ impl PushConsumerBuilder {
     }
 
     async fn start(self, mode: Mode) -> Result<PushConsumer> {
-        let engine = Engine::start(Start {
+        let handle = Engine::start(Start {
             core: self.core,
             group: self.group,
             settings: self.settings,
@@ -221,7 +222,7 @@ impl PushConsumerBuilder {
         })
         .await?;
         Ok(PushConsumer {
-            handle: Arc::new(Handle(engine)),
+            handle: Arc::new(handle),
         })
     }
 }

@@ -1,6 +1,7 @@
 //! Builder of a [`Producer`].
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -184,6 +185,7 @@ impl ProducerBuilder {
             in_flight: Arc::new(Semaphore::new(self.settings.max_in_flight as usize)),
             topics: DashMap::new(),
             checks: Arc::new(Semaphore::new(MAX_CHECKS)),
+            left: AtomicBool::new(false),
             core: self.core,
             group,
             settings: self.settings,

@@ -8,6 +8,7 @@ mod send;
 mod transaction;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -89,6 +90,7 @@ pub(crate) struct Shared {
     topics: DashMap<String, ()>,
     checker: Option<Checker>,
     checks: Arc<Semaphore>,
+    left: AtomicBool,
 }
 
 impl Producer {
@@ -261,7 +263,7 @@ impl Producer {
 
     /// Waits for the sends in flight, leaves the group. Later sends fail.
     pub async fn shutdown(&self) {
-        self.shared().stop().await;
+        self.shared().clone().stop().await;
     }
 }
 
@@ -276,11 +278,21 @@ impl std::fmt::Debug for Producer {
 impl Drop for Handle {
     fn drop(&mut self) {
         let shared = self.shared.clone();
-        if shared.core.producers.remove(&shared.group).is_some()
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(async move { shared.core.unregister(Some(&shared.group), None).await });
+        if shared.leave() {
+            let runtime = shared.core.runtime.clone();
+            runtime.spawn(async move { shared.core.unregister_producer(&shared.group).await });
         }
+    }
+}
+
+impl Shared {
+    /// Takes the producer out of this client; the group is free for another. False if that was done before.
+    fn leave(&self) -> bool {
+        let first = !self.left.swap(true, Ordering::AcqRel);
+        if first {
+            self.core.producers.remove(&self.group);
+        }
+        first
     }
 }
 
@@ -296,18 +308,16 @@ impl ProducerMember for Shared {
         transaction::check(self, addr, check);
     }
 
-    fn stop(&self) -> BoxFuture<'static, ()> {
-        let core = self.core.clone();
-        let group = self.group.clone();
-        let in_flight = self.in_flight.clone();
-        let (all, timeout) = (self.settings.max_in_flight, self.settings.timeout);
+    fn stop(self: Arc<Self>) -> BoxFuture<'static, ()> {
         async move {
+            let all = self.settings.max_in_flight;
             // Nobody can begin a send once all permits are here and the semaphore is closed.
-            let drained = tokio::time::timeout(timeout, in_flight.acquire_many(all)).await;
-            in_flight.close();
+            let drained =
+                tokio::time::timeout(self.settings.timeout, self.in_flight.acquire_many(all)).await;
+            self.in_flight.close();
             drop(drained);
-            if core.producers.remove(&group).is_some() {
-                core.unregister(Some(&group), None).await;
+            if self.leave() {
+                self.core.unregister_producer(&self.group).await;
             }
         }
         .boxed()
