@@ -24,7 +24,7 @@ use crate::access;
 use crate::client_registry::{ClientRegistry, Notices};
 use crate::config::BrokerConfig;
 use crate::delay::DelayQueue;
-use crate::filter::registered::RegisteredFilters;
+use crate::filter::registered::{RegisteredFilters, StoredBefore};
 use crate::filter_server_registry::FilterServerRegistry;
 use crate::offset::OffsetTable;
 use crate::pull::{ArrivalListener, HeldPulls};
@@ -177,6 +177,10 @@ impl Broker {
         let store =
             opened.map_err(|e| StartError::Setting(format!("opening the store failed: {e}")))??;
         let now_ms = clock.now_ms();
+        let stored_before = StoredBefore {
+            newest_ms: store.dispatcher().store_timestamp(),
+            file_is_newer: store.log_store().report().clean,
+        };
         let topics = TopicTable::load(&root, &keys, now_ms)?;
         let groups = GroupTable::load(&root, now_ms)?;
         let access = access::open(&keys, clock.clone())?;
@@ -196,7 +200,12 @@ impl Broker {
             held: HeldPulls::default(),
             locks: QueueLocks::default(),
             delay: DelayQueue::load(&root)?,
-            registered_filters: Arc::new(RegisteredFilters::load(&root, &keys, now_ms)?),
+            registered_filters: Arc::new(RegisteredFilters::load(
+                &root,
+                &keys,
+                now_ms,
+                stored_before,
+            )?),
             asker: Asker::default(),
             copies_waiting: CopiesWaiting::default(),
             stats: Stats::new(&keys.broker.broker_cluster_name, &delay_levels, now_ms),

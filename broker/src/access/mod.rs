@@ -34,10 +34,8 @@ pub fn open(
     clock: Clock,
 ) -> Result<Option<Arc<AccessControl>>, AclFileError> {
     if !config.broker.acl_enable {
-        if config.bind_ip().is_ok_and(|ip| !ip.is_loopback()) {
-            tracing::warn!(
-                "access control is off (aclEnable=false) and the port is open beyond this machine: whoever reaches it may do everything"
-            );
+        if let Some(warning) = warning_without(config) {
+            tracing::warn!("{warning}");
         }
         return Ok(None);
     }
@@ -58,6 +56,14 @@ pub fn open(
         tracing::warn!("access control is on without accounts and white lists: nobody passes");
     }
     Ok(Some(Arc::new(control)))
+}
+
+/// What the log says at a start without access control; nothing while only this machine reaches the port.
+fn warning_without(config: &BrokerConfig) -> Option<&'static str> {
+    let beyond = config.bind_ip().is_ok_and(|ip| !ip.is_loopback());
+    beyond.then_some(
+        "access control is off (aclEnable=false) and the port is open beyond this machine: whoever reaches it may do everything",
+    )
 }
 
 impl Broker {
@@ -103,4 +109,21 @@ fn needs_of_heartbeat(heartbeat: &HeartbeatData) -> impl Iterator<Item = Need<'_
         std::iter::once(Need::consume_as(&consumer.group_name))
             .chain(topics.map(|subscription| Need::subscribe(&subscription.topic)))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_is_off_by_default_with_a_warning_beyond_this_machine() {
+        let mut config = BrokerConfig::default();
+        assert!(!config.broker.acl_enable);
+        config.bind_address = "0.0.0.0".into();
+        assert!(warning_without(&config).is_some_and(|line| line.contains("aclEnable")));
+        for local in ["127.0.0.1", "::1"] {
+            config.bind_address = local.into();
+            assert_eq!(warning_without(&config), None, "{local}");
+        }
+    }
 }

@@ -6,8 +6,6 @@ use std::sync::{Arc, LazyLock};
 use minimq_protocol::body::SubscriptionData;
 use minimq_protocol::message::RecordRef;
 use minimq_protocol::subscription::{ALL, TagExpression, is_tag_type};
-use minimq_store::MessageFilter;
-use minimq_store::consume_queue::ExtUnit;
 use parking_lot::Mutex;
 
 use crate::filter::sql::{Selector, SelectorError};
@@ -35,21 +33,14 @@ impl PullFilter {
             Self::Tags(codes) => codes.contains(&(tags_code as i32)),
         }
     }
-}
 
-impl MessageFilter for &PullFilter {
-    fn matches_entry(&mut self, tags_code: Option<i64>, _unit: Option<&ExtUnit>) -> bool {
-        tags_code.is_none_or(|code| self.may_match(code))
-    }
-
-    fn matches_record(&mut self, record: &[u8]) -> bool {
-        let PullFilter::Sql(selector) = self else {
+    /// By the whole record; of tags nothing more is known here than their hash.
+    pub fn matches_record(&self, record: &[u8]) -> bool {
+        let Self::Sql(selector) = self else {
             return true;
         };
-        RecordRef::parse_slice(record).is_ok_and(|message| {
-            let properties = message.properties();
-            selector.matches(|name| properties.get(name))
-        })
+        RecordRef::parse_slice(record)
+            .is_ok_and(|message| selector.matches_properties(message.properties()))
     }
 }
 

@@ -4,3 +4,4 @@
 pub mod bloom;
 pub mod registered;
 pub mod sql;
+pub mod stored_bits;

@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use minimq_common::atomic_file::AtomicFileError;
 use minimq_protocol::body::{
@@ -21,6 +22,7 @@ use crate::saved::SavedFile;
 
 use super::bloom::{BloomParameters, set_bits};
 use super::sql::Selector;
+use super::stored_bits::StoredBits;
 
 /// After a restart, filters that were alive count as dead since so long before it.
 const DEAD_BEFORE_START_MS: i64 = 30_000;
@@ -29,7 +31,11 @@ const DEAD_BEFORE_START_MS: i64 = 30_000;
 struct Registered {
     data: ConsumerFilterData,
     selector: Arc<Selector>,
-    positions: Vec<u32>,
+    positions: Arc<[u32]>,
+    /// Bits of messages stored later than this were computed for this filter and no other.
+    bits_after_ms: i64,
+    /// Tells it from its predecessors.
+    number: i64,
 }
 
 /// Topic → group → filter.
@@ -41,11 +47,30 @@ pub struct RegisteredFilters {
     topics: RwLock<Topics>,
     bloom: Option<BloomParameters>,
     file: SavedFile,
+    /// Latest store time of any message whose bits were computed, or that was there before.
+    newest_ms: AtomicI64,
+    /// Filters made so far.
+    made: AtomicI64,
+}
+
+/// What is known of the messages that a starting broker finds.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StoredBefore {
+    /// Store time of the last of them.
+    pub newest_ms: i64,
+    /// The file of filters was written after the last of them: the last stop was a clean one. Else their bits may
+    /// have been computed for filters that the file does not have.
+    pub file_is_newer: bool,
 }
 
 impl RegisteredFilters {
     /// What `consumerFilter.json` holds. Bits of other parameters make its whole content useless.
-    pub fn load(root: &Path, config: &BrokerConfig, now_ms: i64) -> Result<Self, AtomicFileError> {
+    pub fn load(
+        root: &Path,
+        config: &BrokerConfig,
+        now_ms: i64,
+        before: StoredBefore,
+    ) -> Result<Self, AtomicFileError> {
         let keys = &config.broker;
         let expected = i32::try_from(keys.expect_consumer_num_use_filter).unwrap_or(i32::MAX);
         let bloom = BloomParameters::new(keys.max_error_rate_of_bloom_filter, expected);
@@ -57,6 +82,8 @@ impl RegisteredFilters {
             topics: RwLock::default(),
             bloom,
             file,
+            newest_ms: AtomicI64::new(before.newest_ms),
+            made: AtomicI64::new(0),
         };
         let mut topics = Topics::new();
         for (topic, groups) in saved.filter_data_by_topic {
@@ -75,7 +102,10 @@ impl RegisteredFilters {
                 if !data.is_dead() {
                     data.dead_time = data.born_time.max(now_ms - DEAD_BEFORE_START_MS);
                 }
-                if let Some(registered) = this.compiled(data) {
+                if let Some(mut registered) = this.compiled(data) {
+                    if !before.file_is_newer {
+                        registered.bits_after_ms = registered.data.born_time.max(before.newest_ms);
+                    }
                     topics
                         .entry(topic.clone())
                         .or_default()
@@ -105,10 +135,37 @@ impl RegisteredFilters {
         let positions = self.positions(&data.consumer_group, &data.topic);
         data.bloom_filter_data = self.bloom_data(&positions);
         Some(Registered {
+            bits_after_ms: data.born_time,
             data,
             selector,
-            positions,
+            positions: positions.into(),
+            number: self.made.fetch_add(1, Ordering::Relaxed),
         })
+    }
+
+    /// What stored bits say for this selector, if it is the one a group registered for a topic.
+    pub fn stored_bits(
+        &self,
+        topic: &str,
+        group: &str,
+        selector: &Arc<Selector>,
+    ) -> Option<StoredBits> {
+        let bloom = self.bloom?;
+        let topics = self.topics.read();
+        let registered = topics.get(topic)?.get(group)?;
+        let same = Arc::ptr_eq(&registered.selector, selector) || registered.selector == *selector;
+        same.then(|| StoredBits {
+            positions: registered.positions.clone(),
+            bytes: (bloom.m() / 8) as usize,
+            after_ms: registered.bits_after_ms,
+            filter: registered.number,
+        })
+    }
+
+    /// The compiled filter of a group on a topic.
+    pub fn selector(&self, topic: &str, group: &str) -> Option<Arc<Selector>> {
+        let topics = self.topics.read();
+        Some(topics.get(topic)?.get(group)?.selector.clone())
     }
 
     /// The filter of a group on a topic.
@@ -169,7 +226,8 @@ impl RegisteredFilters {
         let groups = topics.entry(subscription.topic.clone()).or_default();
         let made = || {
             self.compiled(ConsumerFilterData {
-                born_time: now_ms,
+                // Messages dispatched so far are not newer than that, whatever was done to the clock.
+                born_time: now_ms.max(self.newest_ms.load(Ordering::SeqCst)),
                 client_version: subscription.sub_version,
                 consumer_group: group.to_owned(),
                 expression: Some(subscription.sub_string.clone()),
@@ -269,6 +327,9 @@ impl FilterBits for RegisteredFilters {
     fn bits_of(&self, record: &DispatchRecord<'_>, out: &mut Vec<u8>) {
         let Some(bloom) = self.bloom else { return };
         let topics = self.topics.read();
+        // Under the lock: a filter registered behind this one does not count this message as its own.
+        self.newest_ms
+            .fetch_max(record.store_timestamp, Ordering::SeqCst);
         let Some(groups) = topics.get(record.topic).filter(|groups| !groups.is_empty()) else {
             return;
         };
@@ -276,7 +337,7 @@ impl FilterBits for RegisteredFilters {
         out.extend_from_slice(&bloom.empty_bits());
         let properties = Properties::from_bytes(record.properties);
         for registered in groups.values() {
-            if registered.selector.matches(|name| properties.get(name))
+            if registered.selector.matches_properties(properties)
                 && let Some(bits) = out.get_mut(begin..)
             {
                 set_bits(bits, &registered.positions);
@@ -300,7 +361,8 @@ mod tests {
     }
 
     fn filters(root: &Path, now_ms: i64) -> RegisteredFilters {
-        RegisteredFilters::load(root, &BrokerConfig::default(), now_ms).unwrap()
+        let before = StoredBefore::default();
+        RegisteredFilters::load(root, &BrokerConfig::default(), now_ms, before).unwrap()
     }
 
     fn beat(filters: &RegisteredFilters, all: &[SubscriptionData], now_ms: i64) {
@@ -349,7 +411,62 @@ mod tests {
         first.save(30, 1000);
         let mut other = BrokerConfig::default();
         other.broker.expect_consumer_num_use_filter = 64;
-        let third = RegisteredFilters::load(folder.path(), &other, 0).unwrap();
+        let before = StoredBefore::default();
+        let third = RegisteredFilters::load(folder.path(), &other, 0, before).unwrap();
         assert!(third.is_empty(), "bits of other parameters");
+    }
+
+    fn dispatched(filters: &RegisteredFilters, store_timestamp: i64) {
+        let record = DispatchRecord {
+            topic: "T",
+            queue_id: 0,
+            physical_offset: minimq_store::PhysicalOffset(0),
+            size: 100,
+            tags_code: 0,
+            store_timestamp,
+            queue_offset: minimq_store::QueueOffset(0),
+            keys: "",
+            uniq_key: None,
+            sys_flag: 0,
+            prepared_transaction_offset: 0,
+            properties: b"",
+            damaged: false,
+        };
+        filters.bits_of(&record, &mut Vec::new());
+    }
+
+    fn bits_after(filters: &RegisteredFilters, expression: &str) -> Option<i64> {
+        let selector = selector_of(expression).unwrap();
+        let bits = filters.stored_bits("T", "G", &selector);
+        bits.map(|bits| bits.after_ms)
+    }
+
+    #[test]
+    fn bits_count_for_messages_behind_all_that_were_there_whatever_the_clock_says() {
+        let folder = tempfile::tempdir().unwrap();
+        let first = filters(folder.path(), 0);
+        dispatched(&first, 5_000);
+        // The clock was set back since that message.
+        beat(&first, &[subscription("T", "a > 1", 5)], 1_000);
+        assert_eq!(bits_after(&first, "a > 1"), Some(5_000));
+        assert_eq!(bits_after(&first, "a > 2"), None, "not what is registered");
+        beat(&first, &[subscription("T", "a > 1", 6)], 9_000);
+        assert_eq!(
+            bits_after(&first, "a > 1"),
+            Some(5_000),
+            "still the same filter"
+        );
+        first.save(9_000, 1_000_000);
+
+        // After a clean stop the file tells all; after a crash it may be older than the bits.
+        for (file_is_newer, expected) in [(true, 5_000), (false, 8_000)] {
+            let before = StoredBefore {
+                newest_ms: 8_000,
+                file_is_newer,
+            };
+            let config = BrokerConfig::default();
+            let again = RegisteredFilters::load(folder.path(), &config, 9_500, before).unwrap();
+            assert_eq!(bits_after(&again, "a > 1"), Some(expected));
+        }
     }
 }

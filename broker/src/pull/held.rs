@@ -135,7 +135,7 @@ impl HeldPulls {
             if let Some((_, matched)) = asked.iter().find(|(known, _)| *known == key) {
                 return *matched;
             }
-            let matched = selector.matches(|name| properties.get(name));
+            let matched = selector.matches_properties(properties);
             asked.push((key, matched));
             matched
         }));

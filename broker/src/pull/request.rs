@@ -19,6 +19,7 @@ use minimq_store::{
 use crate::broker::Broker;
 use crate::client_registry::{PullFilter, filter_of, property_filter_off};
 use crate::config::BrokerConfig;
+use crate::filter::stored_bits::Wanted;
 use crate::request::{Refusal, RequestContext};
 use crate::send::store_one;
 use crate::stats::{GetCache, GetItems};
@@ -259,12 +260,23 @@ impl Plan {
             max_bytes: self.max_bytes,
         };
         let mut records = Vec::new();
-        let mut filter = &*self.filter;
+        let keys = broker.config.get();
+        let registered = &*broker.registered_filters;
+        let mut wanted = Wanted::new(&self.filter);
+        if keys.store.enable_consume_queue_ext {
+            wanted = wanted.with_bits(registered, &self.topic, &self.group);
+        }
+        if keys.broker.filter_support_retry {
+            wanted = wanted.with_retry(registered, &self.topic);
+        }
         let begun = Instant::now();
-        let result = broker
-            .store
-            .reader()
-            .get(&request, &mut filter, blocking, &mut records)?;
+        let reader = broker.store.reader();
+        let mut result = reader.get(&request, &mut wanted, blocking, &mut records)?;
+        if !wanted.holds(registered, &self.topic, &self.group) {
+            records.clear();
+            let mut wanted = Wanted::new(&self.filter);
+            result = reader.get(&request, &mut wanted, blocking, &mut records)?;
+        }
         let time = begun.elapsed();
         broker.stats.store.get_took(result.count, time);
         self.figures.took(time.as_millis() as i64);

@@ -10,7 +10,8 @@ use minimq_store::consume_queue::{ConsumeQueue, ExtUnit, QueueEntry, ext};
 use minimq_store::{Blocking, MessageFilter, ReadError};
 
 use crate::broker::Broker;
-use crate::client_registry::{PullFilter, Subscription};
+use crate::client_registry::Subscription;
+use crate::filter::stored_bits::Wanted;
 use crate::request::{Handled, Refusal, success};
 
 /// Entries in one answer at most.
@@ -54,7 +55,11 @@ pub fn consume_queue(broker: &Arc<Broker>, request: &Command) -> Handled {
     queue
         .read(header.index, count, &mut bytes, Blocking::Allowed)
         .map_err(unreadable)?;
-    let listed = entries(&bytes).map(|entry| describe(&queue, entry, filter.as_deref()));
+    let mut wanted = filter.as_deref().map(|filter| {
+        let registered = &broker.registered_filters;
+        Wanted::new(filter).with_bits(registered, topic, group.unwrap_or_default())
+    });
+    let listed = entries(&bytes).map(|entry| describe(&queue, entry, wanted.as_mut()));
     body.queue_data = Some(listed.collect());
     Ok(success(request).with_body(body.to_wire()))
 }
@@ -69,7 +74,7 @@ fn filter_text(broker: &Broker, group: &str, topic: &str) -> String {
 fn describe(
     queue: &ConsumeQueue,
     entry: QueueEntry,
-    filter: Option<&PullFilter>,
+    wanted: Option<&mut Wanted<'_>>,
 ) -> ConsumeQueueData {
     let mut data = ConsumeQueueData {
         physic_offset: entry.physical_offset,
@@ -93,8 +98,8 @@ fn describe(
         None if ext::is_address(entry.tags_code) => None,
         None => Some(entry.tags_code),
     };
-    if let Some(mut filter) = filter {
-        data.eval = filter.matches_entry(tags_code, unit.as_ref());
+    if let Some(wanted) = wanted {
+        data.eval = wanted.matches_entry(tags_code, unit.as_ref());
     }
     data
 }

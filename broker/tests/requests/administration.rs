@@ -22,7 +22,7 @@ async fn settings(broker: &Harness) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keys_that_could_run_code_or_move_files_never_change() {
+async fn security_01_keys_that_could_run_code_or_move_files_never_change() {
     let broker = Harness::start(&[]).await;
     let before = settings(&broker).await;
     for text in [
@@ -49,12 +49,6 @@ async fn keys_that_could_run_code_or_move_files_never_change() {
         );
         assert_eq!(settings(&broker).await, before, "{text}");
     }
-    // The published exploit's body.
-    let exploit = "filterServerNums=1\nrocketmqHome=-c $@|sh . echo touch /tmp/pwned;\n";
-    assert_eq!(
-        configure(&broker, exploit).await.code,
-        response::NO_PERMISSION
-    );
     for text in [
         "noSuchKey=1",
         "brokerPermission=abc",
@@ -68,6 +62,78 @@ async fn keys_that_could_run_code_or_move_files_never_change() {
     assert_eq!(configure(&broker, "").await.code, 0);
     let binary = Command::request(request::UPDATE_BROKER_CONFIG).with_body(vec![0xff, 0, 1, 0xfe]);
     assert_ne!(broker.call(binary).await.code, 0);
+    broker.stop().await;
+}
+
+/// Writes a frame by hand and reads the one that is answered.
+async fn raw(addr: &str, header: &str, body: &str) -> Command {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    let mut frame = Vec::new();
+    frame.extend_from_slice(&(4 + header.len() as u32 + body.len() as u32).to_be_bytes());
+    frame.extend_from_slice(&(header.len() as u32).to_be_bytes());
+    frame.extend_from_slice(header.as_bytes());
+    frame.extend_from_slice(body.as_bytes());
+    let mut stream = tokio::net::TcpStream::connect(addr).await.unwrap();
+    stream.write_all(&frame).await.unwrap();
+    let len = stream.read_u32().await.unwrap();
+    let mut answer = len.to_be_bytes().to_vec();
+    answer.resize(4 + len as usize, 0);
+    stream.read_exact(&mut answer[4..]).await.unwrap();
+    minimq_protocol::frame::parse(answer.into()).unwrap()
+}
+
+/// Processes that this one has started.
+fn children() -> String {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap();
+    threads
+        .flatten()
+        .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok())
+        .collect()
+}
+
+/// CVE-2023-33246: what is sent by the exploits that were published.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn security_01_published_exploits_change_nothing_and_are_logged() {
+    let lines = crate::support::warnings();
+    let broker = Harness::start(&[]).await;
+    let before = settings(&broker).await;
+    let file = broker.folder.path().join("broker.conf");
+    let header = r#"{"code":25,"flag":0,"language":"JAVA","opaque":0,"serializeTypeCurrentRPC":"JSON","version":395}"#;
+    let mark = broker.folder.path().join("mark");
+    for (body, logged) in [
+        (
+            format!(
+                "filterServerNums=1\nrocketmqHome=-c $@|sh . echo touch {};\n",
+                mark.display()
+            ),
+            "rocketmqHome",
+        ),
+        (
+            format!(
+                "namesrvAddr=127.0.0.1:9876;touch {}\nfilterServerNums=1\n",
+                mark.display()
+            ),
+            "namesrvAddr",
+        ),
+        (
+            "brokerConfigPath=/tmp/x\nfilterServerNums=1\n".to_owned(),
+            "brokerConfigPath",
+        ),
+        (
+            "configBlackList=\nrocketmqHome=-c $@|sh . id".to_owned(),
+            "configBlackList",
+        ),
+    ] {
+        lines.lock().unwrap().clear();
+        let answer = raw(&broker.addr, header, &body).await;
+        assert_eq!(answer.code, response::NO_PERMISSION, "{body}");
+        let named = |line: &String| line.contains(logged) && line.contains("refused");
+        let lines = lines.lock().unwrap();
+        assert!(lines.iter().any(named), "{body}: {lines:?}");
+    }
+    assert_eq!(settings(&broker).await, before);
+    assert!(!file.exists() && !mark.exists());
+    assert_eq!(children(), "");
     broker.stop().await;
 }
 

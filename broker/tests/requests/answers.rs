@@ -5,8 +5,8 @@ use minimq_protocol::code::request;
 
 use crate::support::{Harness, send_request};
 
-/// Codes the broker serves, with the names of their fields.
-const SERVED: &[(i32, &[&str])] = &[
+/// Codes the broker serves, with the names of their fields. [`request::END_TRANSACTION`], which may stay silent, apart.
+pub(crate) const SERVED: &[(i32, &[&str])] = &[
     (
         request::SEND_MESSAGE,
         &[
@@ -22,6 +22,20 @@ const SERVED: &[(i32, &[&str])] = &[
     ),
     (
         request::PULL_MESSAGE,
+        &[
+            "consumerGroup",
+            "topic",
+            "queueId",
+            "queueOffset",
+            "maxMsgNums",
+            "sysFlag",
+            "commitOffset",
+            "suspendTimeoutMillis",
+            "subVersion",
+        ],
+    ),
+    (
+        request::LITE_PULL_MESSAGE,
         &[
             "consumerGroup",
             "topic",

@@ -38,7 +38,7 @@ async fn not_matching(broker: &Harness, expressions: &[&str]) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn unknown_is_neither_true_nor_false() {
+async fn sql_01_unknown_is_neither_true_nor_false() {
     let broker = with_message(&[("a", "5")]).await;
     matching(
         &broker,
@@ -65,7 +65,7 @@ async fn unknown_is_neither_true_nor_false() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn numbers_are_read_as_the_literal_beside_them() {
+async fn sql_02_numbers_are_read_as_the_literal_beside_them() {
     let broker = with_message(&[
         ("a", "5"),
         ("c", "3000000000"),
@@ -99,7 +99,7 @@ async fn numbers_are_read_as_the_literal_beside_them() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn strings_names_and_comments_are_javas() {
+async fn sql_04_strings_names_and_comments_are_javas() {
     let broker = with_message(&[
         ("g", "it's"),
         ("u", "中文"),
@@ -128,7 +128,7 @@ async fn strings_names_and_comments_are_javas() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_error_is_no_match_and_the_queue_goes_on() {
+async fn sql_05_an_error_is_no_match_and_the_queue_goes_on() {
     let broker = with_message(&[("b", "abc"), ("a", "5")]).await;
     broker.send("T", &[("b", "6")], "second").await;
     not_matching_first(&broker, &["b > 5 OR a = 7", "NOT (b > 7)", "a > b"]).await;
@@ -182,8 +182,17 @@ async fn check(broker: &Harness, expression: &str) -> Command {
     broker.call(request).await
 }
 
+async fn refused_everywhere(broker: &Harness, expressions: &[&str]) {
+    let code = response::SUBSCRIPTION_PARSE_FAILED;
+    for bad in expressions {
+        assert_eq!(check(broker, bad).await.code, code, "46: {bad}");
+        let answer = broker.pull("T", 0, ("SQL92", bad)).await;
+        assert_eq!(answer.code, code, "11: {bad}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_does_not_compile_is_refused_everywhere() {
+async fn sql_03_literals_have_limits() {
     let broker = with_message(&[("a", "5")]).await;
     for good in [
         "a > 9223372036854775807",
@@ -194,11 +203,20 @@ async fn what_does_not_compile_is_refused_everywhere() {
     ] {
         assert_eq!(check(&broker, good).await.code, 0, "{good}");
     }
-    for bad in [
+    let bad = [
         "a < 9223372036854775808",
         "n = -9223372036854775808",
         "a > 0.0",
         "z = 0.0",
+    ];
+    refused_everywhere(&broker, &bad).await;
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sql_06_what_does_not_compile_is_refused_everywhere() {
+    let broker = with_message(&[("a", "5")]).await;
+    let bad = [
         "",
         "  ",
         "a == 5",
@@ -211,15 +229,16 @@ async fn what_does_not_compile_is_refused_everywhere() {
         "a BETWEEN 5 AND 1",
         "a=5 AND",
         "a > -",
-    ] {
-        let code = response::SUBSCRIPTION_PARSE_FAILED;
-        assert_eq!(check(&broker, bad).await.code, code, "46: {bad}");
-        assert_eq!(
-            broker.pull("T", 0, ("SQL92", bad)).await.code,
-            code,
-            "11: {bad}"
-        );
-    }
+    ];
+    refused_everywhere(&broker, &bad).await;
+    // In a heartbeat: the pulls by that subscription are refused.
+    broker
+        .register_consumer("G", "T", ("SQL92", "a =="), 1)
+        .await;
+    let mut by_heartbeat = crate::support::pull_request("G", "T", 0, ("SQL92", ""));
+    by_heartbeat.ext.set("sysFlag", "0");
+    let answer = broker.call(by_heartbeat).await;
+    assert_eq!(answer.code, response::FILTER_DATA_NOT_EXIST);
     let answer = broker.pull("T", 0, ("OTHER", "a = 1")).await;
     assert_eq!(
         answer.code,
@@ -230,7 +249,7 @@ async fn what_does_not_compile_is_refused_everywhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn switched_off_filters_are_refused_by_the_name_of_their_key() {
+async fn sql_06_switched_off_filters_are_refused_by_the_name_of_their_key() {
     let broker = Harness::start(&["enablePropertyFilter=false"]).await;
     broker.send("T", &[], "x").await;
     for answer in [

@@ -113,6 +113,19 @@ async fn start_broker(folder: &Path, settings: &[String]) -> Running {
     Broker::start(config, |_| {}).await.unwrap()
 }
 
+fn copy_folder(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        if entry.file_type().unwrap().is_dir() {
+            copy_folder(&entry.path(), &target);
+        } else {
+            std::fs::copy(entry.path(), target).unwrap();
+        }
+    }
+}
+
 impl Harness {
     pub(crate) async fn start(settings: &[&str]) -> Self {
         Self::start_in(tempfile::tempdir().unwrap(), settings).await
@@ -148,6 +161,23 @@ impl Harness {
         let (folder, settings) = (self.folder.clone(), self.settings.clone());
         self.stop().await;
         Self::start_with(folder, settings).await
+    }
+
+    /// What a power cut leaves that reached the log at `end`: another broker, with other settings, on a copy of the
+    /// store as it lies there now, without the log from there on.
+    pub(crate) async fn cut_at(self, end: i64, settings: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        copy_folder(self.folder.path(), folder.path());
+        let log = folder.path().join("store/commitlog/00000000000000000000");
+        let mut bytes = std::fs::read(&log).unwrap();
+        bytes[usize::try_from(end).unwrap()..].fill(0);
+        std::fs::write(&log, bytes).unwrap();
+        assert!(
+            folder.path().join("store/abort").exists(),
+            "it was running when it was cut"
+        );
+        self.stop().await;
+        Self::start_in(folder, settings).await
     }
 
     pub(crate) async fn call(&self, request: Command) -> Command {
@@ -310,6 +340,48 @@ pub(crate) fn pull_request(group: &str, topic: &str, offset: i64, filter: (&str,
         bname: None,
     };
     Command::request_with(request::PULL_MESSAGE, &header)
+}
+
+/// Warnings and errors that this process has logged since this was first called.
+pub(crate) fn warnings() -> &'static Mutex<Vec<String>> {
+    static LINES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+    static LISTENS: std::sync::Once = std::sync::Once::new();
+    LISTENS.call_once(|| tracing::subscriber::set_global_default(Warnings(&LINES)).unwrap());
+    &LINES
+}
+
+struct Warnings(&'static Mutex<Vec<String>>);
+
+struct Line(String);
+
+impl tracing::field::Visit for Line {
+    fn record_debug(&mut self, field: &tracing::field::Field, value: &dyn std::fmt::Debug) {
+        self.0.push_str(&format!("{field}={value:?} "));
+    }
+}
+
+impl tracing::Subscriber for Warnings {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        *metadata.level() <= tracing::Level::WARN
+    }
+
+    fn new_span(&self, _span: &tracing::span::Attributes<'_>) -> tracing::span::Id {
+        tracing::span::Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &tracing::span::Id, _values: &tracing::span::Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &tracing::span::Id, _follows: &tracing::span::Id) {}
+
+    fn event(&self, event: &tracing::Event<'_>) {
+        let mut line = Line(String::new());
+        event.record(&mut line);
+        self.0.lock().unwrap().push(line.0);
+    }
+
+    fn enter(&self, _span: &tracing::span::Id) {}
+
+    fn exit(&self, _span: &tracing::span::Id) {}
 }
 
 /// Waits until something is so.

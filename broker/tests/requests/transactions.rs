@@ -14,16 +14,16 @@ use minimq_protocol::properties::name as property;
 
 use crate::support::{Harness, until};
 
-const TX: &str = "TX";
-const GROUP: &str = "TXG";
+pub(crate) const TX: &str = "TX";
+pub(crate) const GROUP: &str = "TXG";
 
 /// A half message as its producer knows it.
-struct Half {
-    queue_offset: i64,
-    physical: i64,
+pub(crate) struct Half {
+    pub(crate) queue_offset: i64,
+    pub(crate) physical: i64,
 }
 
-async fn half(broker: &Harness, more: &[(&str, &str)]) -> Half {
+pub(crate) async fn half(broker: &Harness, more: &[(&str, &str)]) -> Half {
     let mut properties = vec![
         ("TRAN_MSG", "true"),
         ("PGROUP", GROUP),
@@ -40,7 +40,7 @@ async fn half(broker: &Harness, more: &[(&str, &str)]) -> Half {
     }
 }
 
-fn end(half: &Half, group: &str, how: i32) -> Command {
+pub(crate) fn end(half: &Half, group: &str, how: i32) -> Command {
     let header = EndTransactionRequest {
         producer_group: group,
         tran_state_table_offset: half.queue_offset,
@@ -54,17 +54,17 @@ fn end(half: &Half, group: &str, how: i32) -> Command {
     Command::request_with(request::END_TRANSACTION, &header)
 }
 
-async fn start(settings: &[&str]) -> Harness {
+pub(crate) async fn start(settings: &[&str]) -> Harness {
     let broker = Harness::start(settings).await;
     broker.create_topic(TX, 1).await;
     broker
 }
 
-fn max(broker: &Harness, topic: &str) -> i64 {
+pub(crate) fn max(broker: &Harness, topic: &str) -> i64 {
     broker.broker.store.reader().max_offset(topic, 0).get()
 }
 
-async fn arrived(broker: &Harness, topic: &str, offset: i64) -> MessageView {
+pub(crate) async fn arrived(broker: &Harness, topic: &str, offset: i64) -> MessageView {
     until("the message", async || max(broker, topic) > offset).await;
     broker
         .messages(topic, offset)
@@ -75,7 +75,7 @@ async fn arrived(broker: &Harness, topic: &str, offset: i64) -> MessageView {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_end_must_name_group_queue_offset_and_place_of_its_half_message() {
+async fn transaction_01_an_end_must_name_group_queue_offset_and_place_of_its_half_message() {
     let broker = start(&[]).await;
     let sent = half(&broker, &[]).await;
     let off_by_one = |queue, physical| Half {
@@ -153,7 +153,7 @@ async fn an_end_must_name_group_queue_offset_and_place_of_its_half_message() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_half_message_is_invisible_until_it_is_committed_and_keeps_its_fields() {
+async fn transaction_02_a_half_message_is_invisible_until_it_is_committed_and_keeps_its_fields() {
     let broker = start(&[]).await;
     let (sent, rolled_back) = (half(&broker, &[("a", "b")]).await, half(&broker, &[]).await);
     assert_eq!(
@@ -237,7 +237,7 @@ async fn a_delay_level_takes_effect_at_the_commit() {
     broker.stop().await;
 }
 
-const QUICK: [&str; 3] = [
+pub(crate) const QUICK: [&str; 3] = [
     "transactionCheckInterval=100",
     "transactionTimeOut=0",
     "transactionCheckMax=2",

@@ -90,6 +90,7 @@ pub fn needs_of<'a>(code: i32, field: impl Fn(&str) -> Option<&'a str>) -> Optio
         }
         request::CONSUMER_SEND_MSG_BACK => needs.extend(group("group")),
         request::PULL_MESSAGE
+        | request::LITE_PULL_MESSAGE
         | request::UPDATE_CONSUMER_OFFSET
         | request::REGISTER_MESSAGE_FILTER_CLASS => {
             needs.extend(topic());

@@ -4,6 +4,8 @@
 //! `lexer` makes tokens, `parser` the checked expression, `evaluate` runs it, `number` reads
 //! numbers as Java does.
 
+use minimq_protocol::properties::Properties;
+
 mod evaluate;
 mod lexer;
 mod number;
@@ -17,6 +19,8 @@ pub const MAX_LENGTH: usize = 64 * 1024;
 pub const MAX_DEPTH: usize = 512;
 /// Nesting up to which a selector is compiled on the caller's own stack.
 const SHALLOW: usize = 32;
+/// Properties up to which a message's are walked once for all of them.
+const WALKED_ONCE: usize = 8;
 /// Stack of the thread that compiles a deeper one, in bytes.
 const DEEP_STACK: usize = 32 * 1024 * 1024;
 
@@ -77,6 +81,8 @@ pub enum SelectorError {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Selector {
     root: parser::Expression,
+    /// Properties it names, each once.
+    names: Vec<Box<str>>,
 }
 
 impl Selector {
@@ -91,7 +97,11 @@ impl Selector {
         } else {
             parse_deep(text)
         };
-        root.map(|root| Self { root })
+        root.map(|root| {
+            let mut names = Vec::new();
+            root.names(&mut names);
+            Self { root, names }
+        })
     }
 
     /// Evaluates against properties: `Some(true)`, `Some(false)`, `None` for SQL's unknown.
@@ -106,6 +116,26 @@ impl Selector {
     /// Whether a message with these properties is delivered: unknown and errors are no match.
     pub fn matches<'p>(&self, lookup: impl Fn(&str) -> Option<&'p str>) -> bool {
         self.evaluate(lookup) == Ok(Some(true))
+    }
+
+    /// As [`Selector::matches`], on a message's properties text, which is walked once.
+    pub fn matches_properties(&self, properties: Properties<'_>) -> bool {
+        if self.names.len() > WALKED_ONCE {
+            return self.matches(|name| properties.get(name));
+        }
+        let mut values = [None; WALKED_ONCE];
+        for (name, value) in properties.iter_bytes() {
+            // Of a doubled name the later value counts.
+            for (wanted, found) in self.names.iter().zip(&mut values) {
+                if wanted.as_bytes() == name {
+                    *found = Some(value);
+                }
+            }
+        }
+        self.matches(|name| {
+            let at = self.names.iter().position(|known| **known == *name)?;
+            std::str::from_utf8(values.get(at).copied()??).ok()
+        })
     }
 }
 

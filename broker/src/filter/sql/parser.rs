@@ -44,6 +44,35 @@ pub(super) enum Expression {
     Or(Vec<Expression>),
 }
 
+impl Expression {
+    /// Adds the properties it names, each once.
+    pub(super) fn names(&self, out: &mut Vec<Box<str>>) {
+        match self {
+            Self::Constant(_) => {}
+            Self::Property(name) | Self::AsBool(name) | Self::In { property: name, .. } => {
+                if out.iter().all(|known| **known != **name) {
+                    out.push(name.as_str().into());
+                }
+            }
+            Self::Negate(inner)
+            | Self::Not(inner)
+            | Self::IsNull(inner)
+            | Self::IsNotNull(inner) => inner.names(out),
+            Self::Equal(left, right)
+            | Self::NotEqual(left, right)
+            | Self::Compare(_, left, right) => {
+                left.names(out);
+                right.names(out);
+            }
+            Self::And(operands) | Self::Or(operands) => {
+                for operand in operands {
+                    operand.names(out);
+                }
+            }
+        }
+    }
+}
+
 /// An expression with the number of levels below it.
 struct Node {
     expression: Expression,
