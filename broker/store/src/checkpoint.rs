@@ -148,7 +148,9 @@ impl Checkpoint {
             .map_err(|error| StoreError::io(&path, "stat", error))?
             != LEN as u64
         {
-            file.set_len(LEN as u64)
+            // With its block, so that a full disk does not keep it from being written.
+            file.allocate(0, LEN as u64)
+                .or_else(|_| file.set_len(LEN as u64))
                 .map_err(|error| StoreError::io(&path, "extend", error))?;
         }
         Ok(Self {
@@ -164,10 +166,12 @@ impl Checkpoint {
         })
     }
 
-    /// After recovery the log ends at `end`, on disk, wherever it ended before.
-    pub(crate) fn restart_at(&self, end: i64) {
+    /// After recovery the log ends at `end`, on disk, wherever it ended before. Queue entries of records from
+    /// `dispatched_from` on may not be on disk.
+    pub(crate) fn restart_at(&self, end: i64, dispatched_from: i64) {
         self.flushed.store(end, Ordering::Release);
-        self.dispatched.fetch_min(end, Ordering::AcqRel);
+        self.dispatched
+            .fetch_min(end.min(dispatched_from), Ordering::AcqRel);
     }
 
     /// The log is on disk up to `offset`, whose newest message was stored at `store_timestamp`.

@@ -49,6 +49,7 @@ pub struct LogStore {
     counters: Arc<Counters>,
     report: RecoveryReport,
     next_file_timeout: Duration,
+    ahead_thread: Mutex<Option<JoinHandle<()>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     lock: Mutex<Option<Box<dyn Any + Send + Sync>>>,
 }
@@ -95,9 +96,14 @@ impl LogStore {
             delay_levels: &delay_levels,
         };
         let mut scanned = scan.run(derived, &mut progress)?;
+        derived.truncate(scanned.report.end)?;
+        if scan.lacks_records(&scanned.queues, derived) {
+            tracing::warn!("consume queues end before the log does: all of them are rebuilt");
+            scanned = scan.run_all(scanned.report.durable.get(), derived, &mut progress)?;
+            derived.truncate(scanned.report.end)?;
+        }
         let end = scanned.report.end;
         scanned.report.extended = extended;
-        derived.truncate(end)?;
         let (files, current) = cut(&*disk, &files, end.get(), &mut scanned.report)?;
         let damage = DamageList::load(&*disk, &root)?;
         let min = files.first().map_or(0, |file| file.base);
@@ -152,7 +158,8 @@ impl LogStore {
             checkpoint,
             Arc::clone(&counters),
         )?);
-        checkpoint.restart_at(end.get());
+        // Entries from there on were made again, and are on disk only at the next flush.
+        checkpoint.restart_at(end.get(), scanned.dispatched_from);
         let flusher = Arc::new(Flusher::new(
             Arc::clone(&log),
             Arc::clone(&gate),
@@ -169,8 +176,8 @@ impl LogStore {
             scanned.queues,
         );
         mark_running(&*disk, &root)?;
-        let mut threads = vec![ahead.start()?];
-        threads.extend(flusher.start()?);
+        let ahead_thread = ahead.start()?;
+        let threads = flusher.start()?;
         Ok(Self {
             disk,
             root,
@@ -184,6 +191,7 @@ impl LogStore {
             counters,
             report: scanned.report,
             next_file_timeout: Duration::from_millis(config.next_file_timeout_ms),
+            ahead_thread: Mutex::new(Some(ahead_thread)),
             threads: Mutex::new(threads),
             lock: Mutex::new(Some(lock)),
         })
@@ -344,22 +352,43 @@ impl LogStore {
         )
     }
 
-    /// A deleted topic's queues start at 0 again.
-    pub fn forget_topic(&self, topic: &str) {
-        self.appender
-            .with_queues(|queues| queues.forget_topic(topic));
+    /// A topic's queues start at 0 again. Gives the log's end at that moment: all its messages from there on count anew.
+    pub fn forget_topic(&self, topic: &str) -> PhysicalOffset {
+        self.appender.with_queues(|queues| {
+            queues.forget_topic(topic);
+            self.log.max_offset()
+        })
     }
 
-    /// A deleted queue starts at 0 again.
-    pub fn forget_queue(&self, topic: &str, queue_id: i32) {
-        self.appender
-            .with_queues(|queues| queues.forget_queue(topic, queue_id));
+    /// A queue starts at 0 again, if its next message would get the number `next`. Gives the log's end at that moment;
+    /// `None` if it would get another.
+    pub fn forget_queue(
+        &self,
+        topic: &str,
+        queue_id: i32,
+        next: QueueOffset,
+    ) -> Option<PhysicalOffset> {
+        self.appender.with_queues(|queues| {
+            (queues.get(topic, queue_id).unwrap_or(0) == next.get()).then(|| {
+                queues.forget_queue(topic, queue_id);
+                self.log.max_offset()
+            })
+        })
     }
 
-    /// Takes no more messages. The first step of closing: what is appended stays readable.
-    pub fn stop_appends(&self) {
+    /// Takes no more messages. The first step of closing: what is appended stays readable. The file that was made ahead
+    /// goes: on a full disk, what is still to be written can use the room.
+    ///
+    /// # Errors
+    /// When the file cannot be removed; that may be tried again.
+    pub fn stop_appends(&self) -> Result<(), StoreError> {
         self.gate.close();
         self.appender.close();
+        self.ahead.stop();
+        if let Some(thread) = self.ahead_thread.lock().take() {
+            join(thread);
+        }
+        self.ahead.remove_spare()
     }
 
     /// Flushes, stops, and leaves a store that the next start need not repair.
@@ -367,13 +396,13 @@ impl LogStore {
     /// # Errors
     /// When something could not be made durable: then the `abort` file stays, and the next start looks closer.
     pub fn close(&self) -> Result<(), StoreError> {
-        self.stop_appends();
+        let stopped = self.stop_appends();
         let flushed = self.flush();
         self.stop_threads();
         self.flusher.abandon();
         flushed?;
         self.checkpoint.write()?;
-        self.ahead.remove_spare()?;
+        stopped?;
         let abort = self.root.join("abort");
         self.disk
             .remove_file(&abort)
@@ -388,11 +417,15 @@ impl LogStore {
     fn stop_threads(&self) {
         self.ahead.stop();
         self.flusher.stop();
-        for thread in std::mem::take(&mut *self.threads.lock()) {
-            if thread.join().is_err() {
-                tracing::error!("a thread of the store panicked");
-            }
-        }
+        let ahead = self.ahead_thread.lock().take();
+        let others = std::mem::take(&mut *self.threads.lock());
+        ahead.into_iter().chain(others).for_each(join);
+    }
+}
+
+fn join(thread: JoinHandle<()>) {
+    if thread.join().is_err() {
+        tracing::error!("a thread of the store panicked");
     }
 }
 

@@ -29,7 +29,7 @@ use crate::flush::FlushWaiter;
 use crate::index::Index;
 use crate::io::{Disk, RealDisk};
 use crate::log_store::LogStore;
-use crate::offset::PhysicalOffset;
+use crate::offset::{PhysicalOffset, QueueOffset};
 use crate::read::{QueryResult, Reader};
 use crate::recovery::RecoveryProgress;
 use crate::retention::Cleaner;
@@ -266,9 +266,9 @@ impl Store {
     /// # Errors
     /// When the disk fails.
     pub fn delete_topic(&self, topic: &str) -> Result<usize, StoreError> {
-        let deleted = self.queues.delete_topic(topic)?;
-        self.log_store.forget_topic(topic);
-        Ok(deleted)
+        // Messages that come from here on are not meant: they have numbers from 0 and lie above.
+        let below = self.log_store.forget_topic(topic);
+        self.queues.delete_topic(topic, below.get())
     }
 
     /// Deletes the queues of all topics but those `in_use` (and those a store needs itself). Gives the topics.
@@ -303,12 +303,20 @@ impl Store {
         let log_min = self.log().min_offset().get();
         let mut deleted = Vec::new();
         for queue in self.queues.all() {
-            let kept = KEPT_TOPICS[0] == queue.topic();
-            if !kept && queue.max_offset() > 0 && queue.physical_end() <= log_min {
-                self.queues.delete_queue(queue.topic(), queue.queue_id())?;
-                self.log_store.forget_queue(queue.topic(), queue.queue_id());
-                deleted.push((queue.topic().into(), queue.queue_id()));
+            let (topic, queue_id) = (queue.topic(), queue.queue_id());
+            let max = queue.max_offset();
+            if topic == KEPT_TOPICS[0] || max == 0 || queue.physical_end() > log_min {
+                continue;
             }
+            // A message that is in the log but not in the queue yet keeps the queue.
+            let Some(below) = self
+                .log_store
+                .forget_queue(topic, queue_id, QueueOffset(max))
+            else {
+                continue;
+            };
+            self.queues.delete_queue(topic, queue_id, below.get())?;
+            deleted.push((topic.into(), queue_id));
         }
         Ok(deleted)
     }
@@ -327,7 +335,8 @@ impl Store {
     /// # Errors
     /// When something could not be made durable: then the next start looks closer.
     pub fn close(&self) -> Result<(), StoreError> {
-        self.log_store.stop_appends();
+        // What that could not do is tried again at the end.
+        let _ = self.log_store.stop_appends();
         let flushed = self.log_store.flush();
         self.dispatcher
             .wait_for(self.log().dispatch_limit(), CATCH_UP);

@@ -380,6 +380,87 @@ fn a_deleted_topic_starts_again_at_zero_also_after_a_crash() {
 }
 
 #[test]
+fn a_topic_deleted_before_its_messages_reached_its_queues_keeps_those_sent_after() {
+    let (_, disk) = simulated();
+    let config = small_config("/s");
+    let store = open(&config, &disk);
+    append(&store, message("t", 0, b"old", ""));
+    dispatched(&store);
+    store.log().set_dispatch_cap(Some(store.log().max_offset()));
+    append(&store, message("t", 0, b"on its way", ""));
+    store.delete_topic("t").unwrap();
+    let new = append(&store, message("t", 0, b"new", ""));
+    assert_eq!(new.queue_offset, QueueOffset(0));
+    store.log().set_dispatch_cap(None);
+    dispatched(&store);
+    assert_eq!(get(&store, 0).1, ["new"]);
+    // Deleted once more while nothing of it is on its way.
+    store.delete_topic("t").unwrap();
+    append(&store, message("t", 0, b"newest", ""));
+    dispatched(&store);
+    assert_eq!(get(&store, 0).1, ["newest"]);
+    store.close().unwrap();
+    drop(store);
+    assert_eq!(get(&open(&config, &disk), 0).1, ["newest"]);
+}
+
+#[test]
+fn a_queue_that_cannot_be_deleted_holds_up_neither_dispatch_nor_the_end() {
+    const EIO: i32 = 5;
+    let (simulated, disk) = simulated();
+    let config = small_config("/s");
+    let store = open(&config, &disk);
+    for _ in 0..100 {
+        append(&store, message("t", 0, b"old", ""));
+    }
+    dispatched(&store);
+    simulated.fail(Operation::Remove, "consumequeue/t", EIO);
+    assert!(store.delete_topic("t").is_err());
+    append(&store, message("u", 0, b"other", ""));
+    dispatched(&store);
+    append(&store, message("t", 0, b"new", ""));
+    until(|| store.dispatcher().trouble().is_some());
+    simulated.heal();
+    dispatched(&store);
+    assert_eq!(get(&store, 0).1, ["new"]);
+    store.flush_queues().unwrap();
+    simulated.fail(Operation::Remove, "consumequeue/t", EIO);
+    assert!(store.delete_topic("t").is_err());
+    store.close().unwrap();
+}
+
+#[test]
+fn a_store_whose_disk_is_full_closes_with_the_room_of_the_file_made_ahead() {
+    let (simulated, disk) = simulated();
+    let config = small_config("/s");
+    let store = open(&config, &disk);
+    for _ in 0..10 {
+        append(&store, message("t", 0, b"m", "KEYS\u{1}k"));
+    }
+    dispatched(&store);
+    until(|| {
+        simulated
+            .paths()
+            .iter()
+            .filter(|p| p.starts_with("/s/commitlog"))
+            .count()
+            == 2
+    });
+    let used: usize = simulated
+        .paths()
+        .iter()
+        .map(|path| simulated.content(path).map_or(0, |content| content.len()))
+        .sum();
+    simulated.set_capacity(Some(used as u64));
+    store.close().unwrap();
+    drop(store);
+    simulated.set_capacity(None);
+    let store = open(&config, &disk);
+    assert!(store.log_store().report().clean);
+    assert_eq!(get(&store, 0).1.len(), 10);
+}
+
+#[test]
 fn numbers_of_a_lost_queue_go_on_even_if_the_log_has_none_of_its_messages() {
     let (simulated, disk) = simulated();
     let config = small_config("/s");

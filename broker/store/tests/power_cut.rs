@@ -55,6 +55,12 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// Length of a queue file: a few entries, so that a cut may take some files of a queue and leave later ones; or some
+/// sectors, so that it may take a part of a file, and of an entry.
+fn queue_file() -> impl Strategy<Value = u64> {
+    prop_oneof![Just(60), Just(400), Just(2_000)]
+}
+
 /// A message that was appended.
 #[derive(Clone, Debug)]
 struct Stored {
@@ -76,11 +82,12 @@ struct World {
 }
 
 impl World {
-    fn new(flush: FlushDiskType) -> Self {
+    fn new(flush: FlushDiskType, queue_file: u64) -> Self {
         let config = StoreConfig {
             flush_disk_type: flush,
             flush_interval_commit_log_ms: 5,
             flush_interval_consume_queue_ms: 5,
+            mapped_file_size_consume_queue: queue_file,
             ..small_config("/s")
         };
         let mut world = Self {
@@ -371,14 +378,20 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn sync_flush_keeps_every_acknowledged_message(events in prop::collection::vec(event(), 1..40)) {
-        let mut world = World::new(FlushDiskType::SyncFlush);
+    fn sync_flush_keeps_every_acknowledged_message(
+        queue_file in queue_file(),
+        events in prop::collection::vec(event(), 1..40),
+    ) {
+        let mut world = World::new(FlushDiskType::SyncFlush, queue_file);
         events.iter().for_each(|event| world.happen(event));
     }
 
     #[test]
-    fn async_flush_keeps_a_beginning_of_the_log_and_tells_of_the_rest(events in prop::collection::vec(event(), 1..40)) {
-        let mut world = World::new(FlushDiskType::AsyncFlush);
+    fn async_flush_keeps_a_beginning_of_the_log_and_tells_of_the_rest(
+        queue_file in queue_file(),
+        events in prop::collection::vec(event(), 1..40),
+    ) {
+        let mut world = World::new(FlushDiskType::AsyncFlush, queue_file);
         events.iter().for_each(|event| world.happen(event));
     }
 }

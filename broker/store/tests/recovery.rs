@@ -194,6 +194,101 @@ fn consume_queues_that_are_gone_are_made_again_before_the_store_is_open() {
 }
 
 #[test]
+fn a_queue_of_which_one_file_is_gone_is_made_again() {
+    for abort in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (mut config, _) = cases_store(folder.path());
+        // Files of five entries.
+        std::fs::remove_dir_all(folder.path().join("consumequeue")).unwrap();
+        config.mapped_file_size_consume_queue = 100;
+        open(&config).close().unwrap();
+        std::fs::remove_file(
+            folder
+                .path()
+                .join(format!("consumequeue/ST1/0/{:020}", 200)),
+        )
+        .unwrap();
+        set_abort(folder.path(), abort);
+        for _ in 0..2 {
+            let store = open(&config);
+            assert_eq!(bodies(&store, "ST1", 0), expected("a", 25), "abort {abort}");
+            assert_eq!(bodies(&store, "ST1", 1), expected("b", 25), "abort {abort}");
+            store.close().unwrap();
+        }
+        assert_eq!(
+            append(&open(&config), "ST1", 0, b"a25").queue_offset.get(),
+            25
+        );
+    }
+}
+
+#[test]
+fn a_queue_entry_that_points_beyond_the_log_costs_no_message() {
+    for abort in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (config, _) = cases_store(folder.path());
+        let path = folder.path().join(format!("consumequeue/ST2/0/{:020}", 0));
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[4 * 20 + 1] = 0x40;
+        std::fs::write(&path, bytes).unwrap();
+        set_abort(folder.path(), abort);
+        let store = open(&config);
+        assert_eq!(
+            bodies(&store, "ST2", 0),
+            expected("the body of c", 5),
+            "abort {abort}"
+        );
+        assert_eq!(append(&store, "ST2", 0, b"new").queue_offset.get(), 5);
+        assert!(store.dispatcher().wait_for(store.log().max_offset(), LONG));
+        assert_eq!(bodies(&store, "ST2", 0).len(), 6);
+    }
+}
+
+#[test]
+fn queues_made_again_after_a_stop_survive_a_power_cut_before_they_are_flushed() {
+    for kept in [0, 1, 2] {
+        let disk = SimulatedDisk::new();
+        let config = StoreConfig {
+            flush_disk_type: minimq_store::FlushDiskType::SyncFlush,
+            // Only the log's checkpoint is written meanwhile.
+            flush_interval_consume_queue_ms: 3_600_000,
+            ..small_config("/s")
+        };
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let store = open_on(&config, &shared);
+        for number in 0..60 {
+            append(&store, "old", 0, format!("a{number}").as_bytes());
+        }
+        for number in 0..60 {
+            append(&store, "new", 0, &[number; 2_000]);
+        }
+        store.log_store().flush().unwrap();
+        assert!(store.dispatcher().wait_for(store.log().max_offset(), LONG));
+        store.close().unwrap();
+        for path in disk.paths() {
+            if path.starts_with("/s/consumequeue/old") {
+                shared.remove_file(&path).unwrap();
+            }
+        }
+        shared.sync_folder(Path::new("/s")).unwrap();
+        // The queue is made again; then the log's flush writes the checkpoint.
+        let store = open_on(&config, &shared);
+        assert_eq!(bodies(&store, "old", 0), expected("a", 60));
+        append(&store, "new", 0, b"one more");
+        store.log_store().flush().unwrap();
+        store.log_store().checkpoint().write().unwrap();
+        drop(store);
+        let mut asked = 0;
+        let left: Arc<dyn Disk> = Arc::new(disk.cut(|| {
+            asked += 1;
+            kept == 2 || (kept == 1 && asked % 2 == 0)
+        }));
+        let store = open_on(&config, &left);
+        assert_eq!(bodies(&store, "old", 0), expected("a", 60), "kept {kept}");
+    }
+}
+
+#[test]
 fn a_checkpoint_that_is_missing_zero_or_from_the_future_loses_nothing() {
     let future = [(1_i64 << 60).to_be_bytes(); 3].concat();
     let contents: [Option<Vec<u8>>; 5] = [

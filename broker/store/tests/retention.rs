@@ -182,6 +182,48 @@ fn a_queue_all_of_whose_messages_are_gone_keeps_its_numbers_unless_it_is_cleaned
 }
 
 #[test]
+fn a_queue_with_a_message_on_its_way_is_not_expired() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = config(folder.path());
+    let (store, _) = store(&config);
+    let mut outcomes = Vec::new();
+    while store.log().delete_oldest_file().unwrap().is_some() {}
+    assert!(store.log().min_offset().get() > 0);
+    store.cleaner().round();
+    let end = store.log().max_offset();
+    let last = store.reader().max_offset("t", 0);
+    // All of the queue's messages but the last few are gone; one that was acknowledged has not reached it yet.
+    store.log().set_dispatch_cap(Some(end));
+    store.append_blocking(
+        &[message("rare", 0, b"r", ""), message("t", 0, b"t", "")],
+        &mut outcomes,
+    );
+    let acknowledged = outcomes
+        .iter()
+        .map(|o| o.as_ref().unwrap().queue_offset)
+        .collect::<Vec<_>>();
+    assert_eq!(acknowledged, [QueueOffset(0), last]);
+    store.clean_expired_queues().unwrap();
+    store.log().set_dispatch_cap(None);
+    assert!(store.dispatcher().wait_for(store.log().max_offset(), LONG));
+    let mut records = Vec::new();
+    for (topic, offset) in [("rare", QueueOffset(0)), ("t", last)] {
+        let request = GetRequest {
+            topic,
+            queue_id: 0,
+            offset,
+            max_count: 1,
+            max_bytes: usize::MAX,
+        };
+        let got = store
+            .reader()
+            .get(&request, &mut NoFilter, Blocking::Allowed, &mut records)
+            .unwrap();
+        assert_eq!(got.status, GetStatus::Found, "{topic}");
+    }
+}
+
+#[test]
 fn a_disk_above_the_mark_refuses_with_path_and_reason_and_takes_messages_again_by_itself() {
     let disk = SimulatedDisk::new();
     let mut config = small_config("/s");

@@ -71,6 +71,23 @@ impl QueueOffsets {
         }
     }
 
+    /// Every queue that has messages, with its next offset.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, i32, i64)> {
+        self.topics.iter().flat_map(|(topic, place)| {
+            let topic_offsets = self.offsets.get(*place);
+            let dense = topic_offsets
+                .into_iter()
+                .flat_map(|offsets| (0..).zip(&offsets.dense).map(|(id, next)| (id, *next)));
+            let sparse = topic_offsets
+                .into_iter()
+                .flat_map(|offsets| offsets.sparse.iter().map(|(id, next)| (*id, *next)));
+            dense
+                .chain(sparse)
+                .filter(|(_, next)| *next > 0)
+                .map(move |(id, next)| (&**topic, id, next))
+        })
+    }
+
     /// Moves the next offset of a queue forward to `offset`, never back.
     pub(crate) fn raise(&mut self, topic: &str, queue_id: i32, offset: i64) {
         let next = self.next(topic, queue_id);

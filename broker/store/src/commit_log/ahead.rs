@@ -132,14 +132,17 @@ impl Ahead {
 
     /// Removes the spare file, which holds nothing. After the thread ended.
     pub(crate) fn remove_spare(&self) -> Result<(), StoreError> {
-        let Some(spare) = self.state.lock().spare.take() else {
+        let mut state = self.state.lock();
+        let Some(spare) = &state.spare else {
             return Ok(());
         };
         let path = &spare.file.path;
         self.log
             .disk
             .remove_file(path)
-            .map_err(|error| StoreError::io(path, "remove", error))
+            .map_err(|error| StoreError::io(path, "remove", error))?;
+        state.spare = None;
+        Ok(())
     }
 
     /// Whether pages up to `end` are ready. If not, they will be.

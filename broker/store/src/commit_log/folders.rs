@@ -161,6 +161,14 @@ pub(crate) fn create(
     let made = (|| {
         file.set_len(0)
             .map_err(|error| StoreError::io(path, "empty", error))?;
+        // Trying would take what room there is for a moment, and queues and index could not be written just then.
+        if disk
+            .space(folder)
+            .is_ok_and(|space| space.total > 0 && space.free < size as u64)
+        {
+            let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+            return Err(StoreError::io(path, "allocate", full));
+        }
         file.allocate(0, size as u64)
             .map_err(|error| StoreError::io(path, "allocate", error))?;
         file.sync_data()

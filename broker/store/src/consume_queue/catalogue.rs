@@ -25,7 +25,8 @@ pub(super) struct Line {
 #[derive(Debug)]
 pub(super) struct Catalogue {
     path: PathBuf,
-    written: String,
+    /// What the file says, once that is known.
+    written: Option<String>,
     lost: Vec<Line>,
 }
 
@@ -33,7 +34,7 @@ impl Catalogue {
     pub(super) fn new(root: &Path) -> Self {
         Self {
             path: root.join("queues"),
-            written: String::new(),
+            written: None,
             lost: Vec::new(),
         }
     }
@@ -51,25 +52,33 @@ impl Catalogue {
             .open(&self.path)
             .and_then(|file| read_all(&file))
             .map_err(|e| StoreError::io(&self.path, "read", e))?;
-        self.lost = String::from_utf8_lossy(&bytes)
-            .lines()
-            .filter_map(parse)
-            .filter(|line| line.max > 0 && !has_entries(&line.topic, line.queue_id))
-            .collect();
         for Line {
             topic,
             queue_id,
             max,
-        } in &self.lost
+        } in String::from_utf8_lossy(&bytes).lines().filter_map(parse)
         {
+            if max <= 0 || has_entries(&topic, queue_id) {
+                continue;
+            }
             tracing::warn!(
                 topic,
                 queue_id,
                 max,
                 "files of a consume queue are gone: made again from the log"
             );
+            self.add_lost(&topic, queue_id, max);
         }
         Ok(())
+    }
+
+    /// A queue without usable files, whose next message gets the number `max` at least.
+    pub(super) fn add_lost(&mut self, topic: &str, queue_id: i32, max: i64) {
+        self.lost.push(Line {
+            topic: topic.to_owned(),
+            queue_id,
+            max,
+        });
     }
 
     pub(super) fn lacks_any(&self) -> bool {
@@ -93,9 +102,9 @@ impl Catalogue {
             .collect();
         lines.sort_unstable();
         let text = lines.concat();
-        if text != self.written {
+        if self.written.as_ref() != Some(&text) {
             replace_file(disk, &self.path, text.as_bytes())?;
-            self.written = text;
+            self.written = Some(text);
         }
         Ok(())
     }

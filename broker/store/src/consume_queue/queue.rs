@@ -82,6 +82,8 @@ pub(super) struct Writer {
     /// Whether anything was pushed since [`ConsumeQueue::rest`] looked last.
     busy: bool,
     deleted: bool,
+    /// Changes whenever the entries become others under the same numbers: what was found out about them before is void.
+    pub(super) generation: u64,
 }
 
 /// The last entries: at least those that are not written yet.
@@ -233,18 +235,35 @@ impl ConsumeQueue {
             queue = self.queue_id,
             "numbers start at 0 again: old entries dropped"
         );
-        for files in [Some(&self.files), self.ext_files.as_ref()]
-            .into_iter()
-            .flatten()
-        {
-            files.delete_all()?;
-        }
+        self.delete_files()?;
         self.set_end(writer, 0, 0);
         *writer = Writer {
             on_disk: std::mem::take(&mut writer.on_disk),
+            generation: writer.generation,
             ..Writer::new()
         };
         Ok(())
+    }
+
+    fn delete_files(&self) -> Result<(), StoreError> {
+        [Some(&self.files), self.ext_files.as_ref()]
+            .into_iter()
+            .flatten()
+            .try_for_each(Segments::delete_all)
+    }
+
+    /// Recovery: the files are of no use, so the queue begins without any. Gives the number of its next message by what
+    /// it had.
+    pub(super) fn start_over(&self) -> Result<i64, StoreError> {
+        let mut writer = self.writer.lock();
+        self.delete_files()?;
+        let max = self.max_offset();
+        self.set_end(&mut writer, 0, 0);
+        *writer = Writer {
+            generation: writer.generation,
+            ..Writer::new()
+        };
+        Ok(max)
     }
 
     /// Goes on with entry `number`, though those before are neither here nor in the log any more.
@@ -402,8 +421,8 @@ impl ConsumeQueue {
     /// # Errors
     /// When the disk fails.
     pub fn flush(&self) -> Result<(), StoreError> {
-        let max = self.write_for_flush()?;
-        let flushed = self.flushed.load(Ordering::Acquire);
+        let written = self.write_for_flush()?;
+        let (flushed, max) = (self.flushed.load(Ordering::Acquire), written.end);
         if flushed >= max {
             return Ok(());
         }
@@ -413,20 +432,26 @@ impl ConsumeQueue {
             files.sync(from, end)?;
         }
         self.files.sync(flushed * ENTRY, max * ENTRY)?;
-        self.set_flushed(max);
+        self.set_flushed(written);
         Ok(())
     }
 
-    /// Writes all entries; gives how many there are then. Once those are on disk, [`Self::set_flushed`] is to be called.
-    pub(super) fn write_for_flush(&self) -> Result<i64, StoreError> {
+    /// Writes all entries. Once they are on disk, [`Self::set_flushed`] is to be called.
+    pub(super) fn write_for_flush(&self) -> Result<Written, StoreError> {
         let mut writer = self.writer.lock();
         self.write_rest(&mut writer)?;
-        Ok(writer.written)
+        Ok(Written {
+            end: writer.written,
+            generation: writer.generation,
+        })
     }
 
-    /// Entries below `number` are on disk.
-    pub(super) fn set_flushed(&self, number: i64) {
-        self.flushed.fetch_max(number, Ordering::AcqRel);
+    /// What was written is on disk; unless other entries have taken its place meanwhile.
+    pub(super) fn set_flushed(&self, written: Written) {
+        let writer = self.writer.lock();
+        if writer.generation == written.generation {
+            self.flushed.fetch_max(written.end, Ordering::AcqRel);
+        }
     }
 
     /// Byte offset of the unit of entry `number`.
@@ -439,6 +464,7 @@ impl ConsumeQueue {
     pub(super) fn set_end(&self, writer: &mut Writer, next: i64, physical_end: i64) {
         (writer.next, writer.written) = (next, next);
         writer.empty = false;
+        writer.generation += 1;
         writer.physical_end = physical_end;
         *self.tail.lock() = Tail {
             from: next,
@@ -453,18 +479,30 @@ impl ConsumeQueue {
         self.writer.lock().deleted
     }
 
-    /// Deletes the queue's files. Whoever still holds the queue can write no more.
-    pub(super) fn delete(&self) -> Result<(), StoreError> {
+    /// Deletes the queue's files, if no entry is of a record that ends after `below`. Whoever still holds the queue can
+    /// write no more. Gives whether it is deleted; after an error it is not, and some of its files are gone.
+    pub(super) fn delete(&self, below: i64) -> Result<bool, StoreError> {
         let mut writer = self.writer.lock();
-        writer.deleted = true;
-        for files in [Some(&self.files), self.ext_files.as_ref()]
-            .into_iter()
-            .flatten()
-        {
-            files.delete_all()?;
+        if writer.deleted {
+            return Ok(true);
         }
-        Ok(())
+        // It began again at 0 already, with messages that are not meant.
+        if writer.physical_end > below {
+            return Ok(false);
+        }
+        self.delete_files()?;
+        writer.deleted = true;
+        Ok(true)
     }
+}
+
+/// What a flush is about to bring to disk.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Written {
+    /// Entries below are written.
+    end: i64,
+    /// Which entries they were.
+    generation: u64,
 }
 
 impl Writer {
@@ -478,6 +516,7 @@ impl Writer {
             on_disk: OnDisk::default(),
             busy: false,
             deleted: false,
+            generation: 0,
         }
     }
 }

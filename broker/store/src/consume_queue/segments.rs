@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::RwLock;
+
 use super::open_files::{FileId, OpenFiles};
 use super::{Blocking, ReadError};
 use crate::error::StoreError;
@@ -37,6 +39,9 @@ pub(crate) struct Segments {
     shared: Arc<Shared>,
     /// Whether a file was created whose name may not be on disk yet.
     new_names: AtomicBool,
+    /// Held shared while a file is opened and put among the open ones, alone while one is deleted: else a reader could
+    /// leave the descriptor of a deleted file there, and what is written to a new file of that name would go to the old.
+    names: RwLock<()>,
 }
 
 impl Segments {
@@ -54,6 +59,7 @@ impl Segments {
             owner: shared.open_files.new_owner(),
             shared: Arc::clone(shared),
             new_names: AtomicBool::new(false),
+            names: RwLock::new(()),
         }
     }
 
@@ -152,6 +158,7 @@ impl Segments {
         if let Some(file) = self.shared.open_files.get(self.id(start)) {
             return Ok(Some(file));
         }
+        let _names = self.names.read();
         match self.shared.disk.open(&self.path(start)) {
             Ok(file) => Ok(Some(self.keep(start, file))),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -163,6 +170,7 @@ impl Segments {
         if let Some(file) = self.shared.open_files.get(self.id(start)) {
             return Ok(file);
         }
+        let _names = self.names.read();
         let disk = &self.shared.disk;
         let path = self.path(start);
         if !disk.exists(&path) {
@@ -243,6 +251,7 @@ impl Segments {
 
     /// Deletes the file that begins at `start`; readers that hold it go on.
     pub(crate) fn delete(&self, start: i64) -> Result<(), StoreError> {
+        let _names = self.names.write();
         self.shared.open_files.forget(self.id(start));
         self.shared
             .disk

@@ -54,11 +54,12 @@ impl ConsumeQueues {
         }
     }
 
-    /// Takes in all queues on disk as they were left by a stop, `clean` or not.
+    /// Takes in all queues on disk as they were left by a stop, `clean` or not. Entries of records below `trusted` are on
+    /// disk for sure.
     ///
     /// # Errors
     /// [`StoreError::FileSize`] when files of another size setting are found, or when the disk fails.
-    pub fn load(&self, clean: bool) -> Result<(), StoreError> {
+    pub fn load(&self, clean: bool, trusted: i64) -> Result<(), StoreError> {
         let disk = &*self.shared.disk;
         let folders = |path: &Path| -> Result<Vec<String>, StoreError> {
             let entries = disk
@@ -77,7 +78,12 @@ impl ConsumeQueues {
                     tracing::warn!(folder = %path.display(), name, "not a queue number, left alone");
                     continue;
                 };
-                self.get_or_create(&topic, queue_id).recover(clean)?;
+                if let Some(max) = self
+                    .get_or_create(&topic, queue_id)
+                    .recover(clean, trusted)?
+                {
+                    self.catalogue.lock().add_lost(&topic, queue_id, max);
+                }
             }
         }
         Ok(())
@@ -239,27 +245,42 @@ impl ConsumeQueues {
         self.all().iter().for_each(|q| q.rest());
     }
 
-    /// Deletes one queue.
-    pub(crate) fn delete_queue(&self, topic: &str, queue_id: i32) -> Result<(), StoreError> {
+    /// Deletes one queue, unless it has records that end after `below`.
+    pub(crate) fn delete_queue(
+        &self,
+        topic: &str,
+        queue_id: i32,
+        below: i64,
+    ) -> Result<(), StoreError> {
         let Some(queue) = self.get(topic, queue_id) else {
             return Ok(());
         };
         // While its files go it stays here, so that nobody begins a new queue over them.
-        queue.delete()?;
-        if let Some(mut queues) = self.topics.get_mut(topic) {
-            queues.remove(&queue_id);
+        if queue.delete(below)? {
+            self.leave_out(&queue);
         }
         self.write_catalogue()
     }
 
-    /// Deletes a topic's queues. Returns how many there were.
-    pub(crate) fn delete_topic(&self, topic: &str) -> Result<usize, StoreError> {
+    /// Takes a deleted queue out of the table; one that took its place stays.
+    pub(crate) fn leave_out(&self, queue: &Arc<ConsumeQueue>) {
+        if let Some(mut queues) = self.topics.get_mut(queue.topic())
+            && queues
+                .get(&queue.queue_id())
+                .is_some_and(|here| Arc::ptr_eq(here, queue))
+        {
+            queues.remove(&queue.queue_id());
+        }
+    }
+
+    /// Deletes a topic's queues, but those that have records that end after `below`. Returns how many there were.
+    pub(crate) fn delete_topic(&self, topic: &str, below: i64) -> Result<usize, StoreError> {
         let queues = self.of_topic(topic);
         for queue in &queues {
-            self.delete_queue(topic, queue.queue_id())?;
+            self.delete_queue(topic, queue.queue_id(), below)?;
         }
-        if queues.is_empty() {
-            return Ok(0);
+        if queues.is_empty() || self.topics.get(topic).is_some_and(|rest| !rest.is_empty()) {
+            return Ok(queues.len());
         }
         self.topics.remove_if(topic, |_, queues| queues.is_empty());
         let folders = [

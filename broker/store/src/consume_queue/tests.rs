@@ -2,6 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use proptest::prelude::*;
 use serde_json::Value;
@@ -15,7 +16,7 @@ use crate::offset::{PhysicalOffset, QueueOffset};
 
 fn loaded(config: &StoreConfig) -> ConsumeQueues {
     let queues = ConsumeQueues::new(config, Arc::new(RealDisk));
-    queues.load(true).expect("the queues load");
+    queues.load(true, i64::MAX).expect("the queues load");
     queues
 }
 
@@ -329,7 +330,7 @@ fn truncation_drops_what_the_log_lost_and_leaves_no_stale_bytes() {
     fill(&loaded(&config), 0..35);
     for (end, left) in [(3500, 35), (3450, 34), (2000, 20), (1, 0)] {
         let queues = ConsumeQueues::new(&config, Arc::new(RealDisk));
-        queues.load(false).unwrap();
+        queues.load(false, i64::MAX).unwrap();
         queues.truncate(end).unwrap();
         let queue = queues.get("t", 0).unwrap();
         assert_eq!(queue.max_offset(), left, "log ends at {end}");
@@ -348,7 +349,7 @@ fn after_a_rewind_records_can_be_entered_again_and_the_old_entries_still_tell_wh
     let config = small_config(folder.path());
     fill(&loaded(&config), 0..35);
     let queues = ConsumeQueues::new(&config, Arc::new(RealDisk));
-    queues.load(false).unwrap();
+    queues.load(false, i64::MAX).unwrap();
     queues.rewind(1200).unwrap();
     let queue = queues.get("t", 0).unwrap();
     assert_eq!((queue.max_offset(), queue.physical_end()), (12, 1200));
@@ -377,7 +378,7 @@ fn a_hole_left_by_a_power_cut_ends_the_queue() {
     bytes[60..100].fill(0);
     std::fs::write(&path, bytes).unwrap();
     let queues = ConsumeQueues::new(&config, Arc::new(RealDisk));
-    queues.load(false).unwrap();
+    queues.load(false, i64::MAX).unwrap();
     let queue = queues.get("t", 0).unwrap();
     assert_eq!(queue.max_offset(), 13);
     queues.truncate(2900).unwrap();
@@ -416,13 +417,102 @@ fn a_deleted_topic_is_gone_from_disk_and_its_old_handle_writes_no_more() {
     let queues = loaded(&small_config(folder.path()));
     fill(&queues, 0..3);
     let old = queues.get("t", 0).unwrap();
-    assert_eq!(queues.delete_topic("t").unwrap(), 1);
+    assert_eq!(queues.delete_topic("t", i64::MAX).unwrap(), 1);
     assert_eq!(
         old.push(&record("t", 0, 3, 300, 100), &[]).unwrap(),
         Pushed::Deleted
     );
     assert!(!folder.path().join("consumequeue/t").exists());
     assert!(queues.get("t", 0).is_none());
+}
+
+#[test]
+fn what_was_found_out_about_entries_is_void_once_the_queue_begins_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let queues = loaded(&small_config(folder.path()));
+    fill(&queues, 0..30);
+    let queue = queues.get("t", 0).unwrap();
+    // A flush is at work while the topic's first new message comes.
+    let written = queue.write_for_flush().unwrap();
+    queue.push(&record("t", 0, 0, 9_000, 100), &[]).unwrap();
+    queue.set_flushed(written);
+    assert!(queue.has_unflushed(1));
+    queue.flush().unwrap();
+    assert!(!queue.has_unflushed(1));
+    assert_eq!(
+        loaded(&small_config(folder.path()))
+            .get("t", 0)
+            .unwrap()
+            .max_offset(),
+        1
+    );
+}
+
+#[test]
+fn a_queue_that_begins_again_while_it_is_read_cleaned_and_flushed_has_all_its_entries_on_disk() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = small_config(folder.path());
+    let queues = loaded(&config);
+    fill(&queues, 0..30);
+    let queue = queues.get("t", 0).unwrap();
+    let (stop, log_min) = (AtomicBool::new(false), AtomicI64::new(0));
+    struct Stop<'a>(&'a AtomicBool);
+    impl Drop for Stop<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Release);
+        }
+    }
+    std::thread::scope(|scope| {
+        let _stop = Stop(&stop);
+        let (stop, log_min, queue) = (&stop, &log_min, &*queue);
+        let others: [Box<dyn Fn() + Send + '_>; 3] = [
+            Box::new(|| drop(queue.entry(3))),
+            Box::new(|| drop(queue.clean(log_min.load(Ordering::Acquire)))),
+            Box::new(|| drop(queue.flush())),
+        ];
+        for other in others {
+            scope.spawn(move || {
+                while !stop.load(Ordering::Acquire) {
+                    other();
+                }
+            });
+        }
+        for round in 1..=100 {
+            let from = round * 100_000;
+            for n in 0..30 {
+                let pushed = queue.push(&record("t", 0, n, from + n * 100, 100), &[]);
+                assert_eq!(pushed.unwrap(), Pushed::Added);
+            }
+            queue.flush().unwrap();
+            let expected: Vec<_> = (0..30).map(|n| from + n * 100).collect();
+            let places = |queue: &ConsumeQueue| -> Vec<i64> {
+                all_entries(queue)
+                    .iter()
+                    .map(|e| e.physical_offset)
+                    .collect()
+            };
+            assert_eq!(places(queue), expected, "round {round}");
+            let again = loaded(&config).get("t", 0).unwrap();
+            assert_eq!(places(&again), expected, "round {round}");
+            log_min.store(from, Ordering::Release);
+        }
+    });
+}
+
+#[test]
+fn only_the_queue_that_was_deleted_leaves_the_table() {
+    let folder = tempfile::tempdir().unwrap();
+    let queues = loaded(&small_config(folder.path()));
+    fill(&queues, 0..3);
+    let old = queues.get("t", 0).unwrap();
+    queues.delete_queue("t", 0, i64::MAX).unwrap();
+    fill(&queues, 0..2);
+    let new = queues.get("t", 0).unwrap();
+    queues.leave_out(&old);
+    assert!(Arc::ptr_eq(&new, &queues.get("t", 0).unwrap()));
+    // It has a record from after the deletion.
+    queues.delete_queue("t", 0, 150).unwrap();
+    assert_eq!(queues.get("t", 0).unwrap().max_offset(), 2);
 }
 
 #[test]

@@ -36,21 +36,21 @@ pub(super) struct OnDisk {
 }
 
 impl ConsumeQueue {
-    /// Finds the entries on disk: those of the last unbroken run of files, up to the first that was not written or
-    /// points backwards. After an unclean stop bytes behind them are not to be trusted.
-    pub(super) fn recover(&self, clean: bool) -> Result<(), StoreError> {
+    /// Finds the entries on disk, up to the first that was not written or points backwards. After an unclean stop bytes
+    /// behind them are not to be trusted. Entries of records below `trusted` are on disk for sure.
+    ///
+    /// If files are missing in the middle, the queue is of no use and begins without files; it gives the number of its
+    /// next message then.
+    pub(super) fn recover(&self, clean: bool, trusted: i64) -> Result<Option<i64>, StoreError> {
         let starts = self.files.load(!clean)?;
         if let Some(files) = &self.ext_files {
             files.load(!clean)?;
         }
         let run = last_run(&starts, self.files.file_len());
         let (Some(first), Some(last)) = (run.first(), run.last()) else {
-            return Ok(());
+            return Ok(None);
         };
-        if run.len() < starts.len() {
-            tracing::warn!(folder = %self.files.folder().display(), from = first, "files missing in a consume queue");
-        }
-        let scanned_from = run[run.len().saturating_sub(RECOVERED_FILES)];
+        let scanned_from = self.scan_start(run, trusted)?;
         let end = self.scan(scanned_from / ENTRY, last / ENTRY + self.entries_per_file())?;
         let mut writer = self.writer.lock();
         self.min
@@ -60,10 +60,31 @@ impl ConsumeQueue {
             end,
             dirty: !clean || end * ENTRY < *last,
         };
+        drop(writer);
         if clean {
-            self.set_flushed(end);
+            self.set_flushed(self.write_for_flush()?);
         }
-        Ok(())
+        if run.len() < starts.len() {
+            tracing::warn!(folder = %self.files.folder().display(), from = first, "files missing in a consume queue: it is made again from the log");
+            return self.start_over().map(Some);
+        }
+        Ok(None)
+    }
+
+    /// The start of the file at which the search for the end begins: the last but two, or an earlier one, up to which
+    /// every entry is on disk. A power cut may take whole files of entries that were not flushed, and leave later ones.
+    fn scan_start(&self, run: &[i64], trusted: i64) -> Result<i64, StoreError> {
+        let mut place = run.len().saturating_sub(RECOVERED_FILES);
+        while place > 0 {
+            let first = self.raw_entry(run[place] / ENTRY)?;
+            if first
+                .is_some_and(|e| e.is_written() && !e.is_filler() && e.physical_offset < trusted)
+            {
+                break;
+            }
+            place -= 1;
+        }
+        Ok(run[place])
     }
 
     /// Number just past the last good entry in `[from, to)`.
@@ -197,6 +218,7 @@ impl ConsumeQueue {
         self.write_out()?;
         let mut writer = self.writer.lock();
         let max = self.max_offset();
+        writer.on_disk.end = writer.on_disk.end.max(max);
         let number = self.first_at_or_after(physical, max)?;
         // Filler at the very end says nothing about where its records were, but it keeps their numbers taken.
         if self.next_message(number, max)?.is_some() {
@@ -271,6 +293,7 @@ impl ConsumeQueue {
 
     /// Moves the minimum up to the first message that the log, which now begins at `log_min`, still has.
     pub(super) fn raise_min(&self, log_min: i64) -> Result<(), StoreError> {
+        let generation = self.writer.lock().generation;
         let (min, max) = (self.min_offset(), self.max_offset());
         if self
             .entry(min)?
@@ -283,14 +306,19 @@ impl ConsumeQueue {
         let number = self
             .next_message(number, max)?
             .map_or(max, |(number, _)| number);
-        self.min
-            .fetch_max(number, std::sync::atomic::Ordering::AcqRel);
+        let writer = self.writer.lock();
+        if writer.generation == generation {
+            self.min
+                .fetch_max(number, std::sync::atomic::Ordering::AcqRel);
+        }
         Ok(())
     }
 
     /// Raises the minimum and deletes the files wholly below it, never the last one. Returns how many.
     pub(crate) fn clean(&self, log_min: i64) -> Result<usize, StoreError> {
         self.raise_min(log_min)?;
+        // Held so that the queue does not begin again with files of the same names.
+        let _writer = self.writer.lock();
         let min = self.min_offset();
         let starts = self.files.list()?;
         let mut deleted = 0;

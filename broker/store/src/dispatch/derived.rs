@@ -34,7 +34,11 @@ impl<'a> DerivedData<'a> {
 
 impl Derived for DerivedData<'_> {
     fn load(&mut self, clean: bool, checkpoint: &CheckpointContent) -> Result<(), StoreError> {
-        self.queues.load(clean)?;
+        let trusted = match (checkpoint.flushed_offset, checkpoint.dispatched_offset) {
+            (Some(flushed), Some(dispatched)) if !clean => flushed.min(dispatched),
+            _ => i64::MAX,
+        };
+        self.queues.load(clean, trusted)?;
         // A 4.9.8 broker that was at work since may have deleted queues for good.
         if checkpoint.dispatched_offset.is_some() {
             self.queues.find_lost()?;

@@ -345,9 +345,9 @@ pub(super) fn enter(
                 "a record whose number in its queue cannot be right: it gets no entry"
             ),
             Pushed::Deleted => {
-                // It leaves the table once its files are gone.
+                // Its files are gone; whoever deleted it may not have come to take it out of the table.
+                queues.leave_out(&Arc::clone(queue));
                 recent.forget();
-                std::thread::yield_now();
                 continue;
             }
         }

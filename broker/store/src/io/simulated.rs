@@ -34,6 +34,8 @@ pub enum Operation {
     Read,
     /// [`DiskFile::allocate`], [`DiskFile::set_len`] and [`Disk::create`].
     Allocate,
+    /// [`Disk::remove_file`].
+    Remove,
 }
 
 /// A cheap handle to one simulated disk; clones are the same disk.
@@ -312,6 +314,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn remove_file(&self, path: &Path) -> io::Result<()> {
+        self.faults.check(Operation::Remove, path)?;
         let mut state = self.state.lock();
         if let Some(file) = state.live.files.get(path) {
             self.faults.give_back(file.len() as u64);

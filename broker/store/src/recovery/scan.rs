@@ -37,6 +37,8 @@ pub(crate) struct Scanned {
     pub(crate) queues: QueueOffsets,
     /// Store time of the last whole record.
     pub(crate) last_store_timestamp: i64,
+    /// Records from here on were given to what is derived.
+    pub(crate) dispatched_from: i64,
 }
 
 /// What the scan works with.
@@ -88,6 +90,7 @@ impl Scan<'_> {
                 },
                 queues: QueueOffsets::default(),
                 last_store_timestamp: 0,
+                dispatched_from: 0,
             });
         };
         let needed = derived.needed_from(PhysicalOffset(min)).get().max(min);
@@ -101,6 +104,27 @@ impl Scan<'_> {
                     .map_or_else(|| unreachable_pass(self), Ok)
             }
         }
+    }
+
+    /// Scans the whole log, and gives all records to `derived`. `durable`: what was proved by then.
+    pub(crate) fn run_all(
+        &self,
+        durable: i64,
+        derived: &mut dyn Derived,
+        progress: &mut dyn FnMut(RecoveryProgress),
+    ) -> Result<Scanned, StoreError> {
+        let min = self.files.first().map_or(0, |file| file.base);
+        self.pass(min, durable, derived, progress, Instant::now())?
+            .map_or_else(|| unreachable_pass(self), Ok)
+    }
+
+    /// Whether queues end before the records that were `seen`: an entry that pointed beyond the log's end was dropped,
+    /// though its record was there all the time.
+    pub(crate) fn lacks_records(&self, seen: &QueueOffsets, derived: &dyn Derived) -> bool {
+        let mut known = QueueOffsets::default();
+        derived.next_offsets(&mut |topic, queue_id, next| known.raise(topic, queue_id, next.get()));
+        seen.iter()
+            .any(|(topic, queue_id, next)| next > known.get(topic, queue_id).unwrap_or(0))
     }
 
     /// One pass that gives `derived` the records from `needed` on; `None` if it lacks earlier ones too.
@@ -179,6 +203,7 @@ impl Scan<'_> {
             },
             queues: pass.queues,
             last_store_timestamp: pass.last_store_timestamp,
+            dispatched_from: dispatch_from,
         }))
     }
 
