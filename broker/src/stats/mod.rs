@@ -319,4 +319,32 @@ mod tests {
         assert!(stats.view("GROUP_GET_NUMS", "T2@G").is_none());
         assert!(stats.view("BROKER_PUT_NUMS", "C1").is_some());
     }
+
+    #[test]
+    fn counting_what_is_known_allocates_nothing() {
+        let stats = Stats::new("C1", &DelayLevels::parse("1s").unwrap(), 0);
+        let (mut puts, mut gets) = (PutCache::default(), GetCache::default());
+        let mut count = || {
+            for topic in ["T", name::SCHEDULE_TOPIC] {
+                let stored = Stored {
+                    topic,
+                    queue_id: 0,
+                    count: 2,
+                    calls: 1,
+                    bytes: 300,
+                };
+                puts.count(&stats, &stored);
+            }
+            stats.store.put_took(2, Duration::from_micros(3));
+            let items = gets.items(&stats, "G", "T", 0, true);
+            items.took(1);
+            stats.got(&items, 2, 300);
+            stats.store.get_took(2, Duration::from_micros(3));
+            stats.delivered(0, 1, 100);
+        };
+        count();
+        let allocated = allocation_counter::measure(&mut count);
+        assert_eq!(allocated.count_total, 0);
+        assert_eq!(stats.group_tps("T", "G"), 0.0, "not sampled yet");
+    }
 }

@@ -1,11 +1,15 @@
 //! Bits of registered filters in the queue's extension: a pull passes over what they rule out, and over nothing else.
 //! `filterSupportRetry`.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use minimq_broker::filter::bloom::{BloomParameters, set_bits};
+use minimq_broker::filter::sql::Selector;
 use minimq_protocol::code::response;
 use minimq_protocol::header::PullMessageResponse;
-use minimq_store::{DispatchRecord, FilterBits};
+use minimq_protocol::message::MessageView;
+use minimq_store::{Blocking, DispatchRecord, FilterBits, PhysicalOffset};
 
 use crate::support::{Harness, pull_request, records, until};
 
@@ -154,4 +158,129 @@ async fn a_retry_topic_is_filtered_by_the_filter_of_the_topic_before_when_its_ke
         assert_eq!(bodies, expected);
         broker.stop().await;
     }
+}
+
+/// Topic and group of each filter of the recorded store, and its expression.
+const RECORDED: [(&str, &str, &str); 4] = [
+    ("StoreA", "CGsql1", "n > 10 AND color = 'red'"),
+    (
+        "StoreA",
+        "CGsql2",
+        "price BETWEEN 1.5 AND 3 OR color IS NULL",
+    ),
+    (
+        "StoreA",
+        "CGsql3",
+        "color IN ('red','blue') AND NOT (n = 3)",
+    ),
+    (
+        "StoreB",
+        "CGsql2",
+        "price BETWEEN 1.5 AND 3 OR color IS NULL",
+    ),
+];
+
+/// Every message of a queue with the bits stored beside its entry.
+fn messages_and_bits(broker: &Harness, topic: &str, queue_id: i32) -> Vec<(MessageView, Vec<u8>)> {
+    let store = &broker.broker.store;
+    let queue = store.queues().get(topic, queue_id).unwrap();
+    (queue.min_offset()..queue.max_offset())
+        .map(|number| {
+            let entry = queue.entry(number).unwrap().unwrap();
+            let unit = queue.ext_unit(entry.tags_code, Blocking::Allowed).unwrap();
+            let at = PhysicalOffset(entry.physical_offset);
+            let record = store.reader().record(at, Blocking::Allowed).unwrap();
+            let message = MessageView::parse(record.unwrap()).unwrap();
+            (message, unit.unwrap().bit_map)
+        })
+        .collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn bits_that_a_4_9_8_broker_stored_are_ours_and_spare_no_message_too_many() {
+    let folder = tempfile::tempdir().unwrap();
+    let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/store/cqext.tar.gz");
+    let unpacked = std::process::Command::new("tar")
+        .arg("-xzf")
+        .arg(archive)
+        .arg("-C")
+        .arg(folder.path())
+        .status();
+    assert!(unpacked.unwrap().success());
+    let broker = Harness::start_in(
+        folder,
+        &[
+            ON[0],
+            ON[1],
+            "mapedFileSizeCommitLog=65536",
+            "mappedFileSizeConsumeQueue=20000",
+            "mappedFileSizeConsumeQueueExt=100000",
+            "maxHashSlotNum=100",
+            "maxIndexNum=400",
+            "fileReservedTime=1000000",
+        ],
+    )
+    .await;
+    let bloom = BloomParameters::new(20, 32).unwrap();
+    let (mut seen, mut ruled_out) = (0, 0);
+    for topic in ["StoreA", "StoreB"] {
+        for queue_id in 0..4 {
+            for (message, stored) in messages_and_bits(&broker, topic, queue_id) {
+                let mut bits = bloom.empty_bits();
+                for (_, group, expression) in RECORDED.iter().filter(|f| f.0 == topic) {
+                    let selector = Selector::parse(expression).unwrap();
+                    if selector.matches_properties(message.properties()) {
+                        set_bits(&mut bits, &bloom.positions(&format!("{group}#{topic}")));
+                    }
+                }
+                assert_eq!(
+                    bits,
+                    stored,
+                    "{topic} {queue_id} {}",
+                    message.queue_offset()
+                );
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 60, "{seen}");
+
+    for (topic, group, expression) in RECORDED {
+        let data = broker.broker.registered_filters.get(topic, group).unwrap();
+        assert_eq!(data.expression.as_deref(), Some(expression));
+        let version = data.client_version;
+        broker
+            .register_consumer(group, topic, ("SQL92", expression), version)
+            .await;
+        let selector = Arc::new(Selector::parse(expression).unwrap());
+        let registered = &broker.broker.registered_filters;
+        let bits = registered.stored_bits(topic, group, &selector).unwrap();
+        for queue_id in 0..4 {
+            let all = messages_and_bits(&broker, topic, queue_id);
+            let takes = |message: &&MessageView| selector.matches_properties(message.properties());
+            let expected: Vec<i64> = all
+                .iter()
+                .map(|(message, _)| message)
+                .filter(takes)
+                .map(|message| message.queue_offset())
+                .collect();
+            let mut pull = pull_request(group, topic, 0, ("", ""));
+            pull.ext.set("sysFlag", "0");
+            pull.ext.set("queueId", &queue_id.to_string());
+            let answer = broker.call(pull).await;
+            let found: Vec<i64> = records(&answer)
+                .iter()
+                .map(MessageView::queue_offset)
+                .collect();
+            assert_eq!(found, expected, "{topic} {queue_id} {group}");
+            let queue = broker.broker.store.queues().get(topic, queue_id).unwrap();
+            for number in queue.min_offset()..queue.max_offset() {
+                let code = queue.entry(number).unwrap().unwrap().tags_code;
+                let unit = queue.ext_unit(code, Blocking::Allowed).unwrap().unwrap();
+                ruled_out += usize::from(bits.rule_out(&unit));
+            }
+        }
+    }
+    assert!(ruled_out > 60, "bits spare reading: {ruled_out}");
+    broker.stop().await;
 }
