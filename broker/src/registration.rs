@@ -1,10 +1,10 @@
 //! Telling every name server who this broker is and what it has: at start, every 30 s, and at once on a change
 //! (broker spec 1.7, 1.8).
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use minimq_common::names;
 use minimq_protocol::Command;
@@ -39,10 +39,14 @@ pub struct Registration {
     /// Changes the name servers have been told of.
     told: Mutex<u64>,
     telling: Condvar,
+    /// Name servers that did not answer the last time: nobody waits for them.
+    silent: Mutex<BTreeSet<String>>,
 }
 
 /// How long a change of a topic waits for the name servers before it is answered.
 const TELL_TIMEOUT: Duration = Duration::from_secs(3);
+/// A name server that has not answered for so long when the next change is there counts as silent.
+const SLOW: Duration = Duration::from_secs(1);
 
 impl Registration {
     /// Topics or filter servers have changed: tell the name servers soon.
@@ -60,7 +64,8 @@ impl Registration {
     }
 
     fn set_told(&self, changes: u64) {
-        *self.told.lock() = changes;
+        let mut told = self.told.lock();
+        *told = changes.max(*told);
         self.telling.notify_all();
     }
 }
@@ -106,18 +111,29 @@ impl Broker {
                 .broker
                 .register_name_server_period
                 .clamp(10_000, 60_000);
-            let changed = tokio::select! {
+            let mut changed = tokio::select! {
                 () = self.stopping.cancelled() => return,
                 () = tokio::time::sleep(Duration::from_millis(period as u64)) => false,
                 () = self.registration.changed.notified() => true,
             };
-            if changed {
-                tokio::time::sleep(GATHER).await;
+            let wanted =
+                changed || self.config.get().broker.force_register || self.version_differs().await;
+            if !wanted {
+                continue;
             }
-            if changed || self.config.get().broker.force_register || self.version_differs().await {
-                let changes = self.registration.wanted.load(Ordering::SeqCst);
-                self.register().await;
-                self.registration.set_told(changes);
+            loop {
+                if changed {
+                    tokio::time::sleep(GATHER).await;
+                }
+                // A change does not wait until a name server that hangs has been given up: all are told anew.
+                changed = tokio::select! {
+                    () = self.stopping.cancelled() => return,
+                    () = self.register() => false,
+                    () = self.registration.changed.notified() => true,
+                };
+                if !changed {
+                    break;
+                }
             }
         }
     }
@@ -140,8 +156,8 @@ impl Broker {
         })
     }
 
-    /// Calls every name server at once; waits at most `registerBrokerTimeoutMills` for all of them.
-    async fn call_name_servers(&self, command: &Command) -> Vec<(String, Command)> {
+    /// Calls every name server at once, each for at most `registerBrokerTimeoutMills`.
+    fn start_calls(&self, command: &Command) -> JoinSet<(String, Option<Command>)> {
         let timeout = self
             .config
             .get()
@@ -154,25 +170,36 @@ impl Broker {
             let (client, command) = (self.client.clone(), command.clone());
             calls.spawn(async move {
                 let answer = client.call(&server, command, timeout).await;
-                (server, answer)
+                let answer = answer.inspect_err(
+                    |error| tracing::warn!(server, %error, "the name server does not answer"),
+                );
+                (server, answer.ok())
             });
         }
-        let mut answers = Vec::new();
-        while let Some(done) = calls.join_next().await {
-            match done {
-                Ok((server, Ok(answer))) => answers.push((server, answer)),
-                Ok((server, Err(error))) => {
-                    tracing::warn!(server, %error, "the name server does not answer")
-                }
-                Err(error) => tracing::error!(%error, "a call to a name server failed"),
-            }
-        }
-        answers
+        calls
     }
 
+    async fn call_name_servers(&self, command: &Command) -> Vec<(String, Command)> {
+        let all = self.start_calls(command).join_all().await;
+        all.into_iter()
+            .filter_map(|(server, answer)| Some((server, answer?)))
+            .collect()
+    }
+
+    /// Tells all name servers; done when each has answered or its time is up. Those who wait for the news to be told
+    /// wait for the ones that answered the last time.
     async fn register(self: &Arc<Self>) {
+        let changes = self.registration.wanted.load(Ordering::SeqCst);
         let command = self.registration_command(&self.config.to_arc());
-        for (server, answer) in self.call_name_servers(&command).await {
+        let mut round = Round::begin(self);
+        let mut calls = self.start_calls(&command);
+        while let Some(done) = calls.join_next().await {
+            let Ok((server, answer)) = done else { continue };
+            round.has_ended(&server, answer.is_some());
+            if round.nobody_is_left() {
+                self.registration.set_told(changes);
+            }
+            let Some(answer) = answer else { continue };
             if answer.code != response::SUCCESS {
                 tracing::warn!(
                     server,
@@ -180,12 +207,11 @@ impl Broker {
                     remark = answer.remark(),
                     "registration refused"
                 );
-                continue;
-            }
-            if let Ok(table) = KvTable::from_json(&answer.body) {
+            } else if let Ok(table) = KvTable::from_json(&answer.body) {
                 self.take_over_order(&table.table);
             }
         }
+        self.registration.set_told(changes);
     }
 
     /// Which topics are ordered is kept by the name servers (broker spec 2.7).
@@ -270,6 +296,49 @@ impl Broker {
         let all = self.call_name_servers(&command);
         if tokio::time::timeout(UNREGISTER_TIMEOUT, all).await.is_err() {
             tracing::warn!("not every name server has taken the unregistration");
+        }
+    }
+}
+
+/// One registration: who has not answered yet.
+struct Round<'b> {
+    broker: &'b Broker,
+    begun: Instant,
+    waiting: BTreeSet<String>,
+}
+
+impl<'b> Round<'b> {
+    fn begin(broker: &'b Broker) -> Self {
+        Self {
+            broker,
+            begun: Instant::now(),
+            waiting: broker.name_servers().into_iter().collect(),
+        }
+    }
+
+    fn has_ended(&mut self, server: &str, answered: bool) {
+        self.waiting.remove(server);
+        let mut silent = self.broker.registration.silent.lock();
+        if answered {
+            silent.remove(server);
+        } else {
+            silent.insert(server.to_owned());
+        }
+    }
+
+    /// Whether only silent ones have not answered.
+    fn nobody_is_left(&self) -> bool {
+        self.waiting
+            .is_subset(&self.broker.registration.silent.lock())
+    }
+}
+
+impl Drop for Round<'_> {
+    /// Cut short by the next change: who let this one wait for long is not waited for.
+    fn drop(&mut self) {
+        if self.begun.elapsed() >= SLOW {
+            let mut silent = self.broker.registration.silent.lock();
+            silent.append(&mut self.waiting);
         }
     }
 }

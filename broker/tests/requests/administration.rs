@@ -358,6 +358,26 @@ async fn whole_tables_are_those_a_slave_reads() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_topic_of_message_traces_is_there_when_its_key_says_so() {
+    for (settings, made) in [(vec!["traceTopicEnable=true"], true), (vec![], false)] {
+        let broker = Harness::start(&settings).await;
+        let topic = broker.broker.topics.get("RMQ_SYS_TRACE_TOPIC");
+        assert_eq!(
+            topic.map(|t| (t.write_queue_nums, t.perm)),
+            made.then_some((1, 6))
+        );
+        // What tells clients whether to trace, and the traces themselves.
+        let sent = broker.send("T", &[], "x").await;
+        assert_eq!(sent.ext.get("TRACE_ON"), Some("true"));
+        let sent = broker
+            .send("RMQ_SYS_TRACE_TOPIC", &[("KEYS", "k1 k2")], "traces")
+            .await;
+        assert_eq!(sent.code, 0);
+        broker.stop().await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn deleted_topics_and_groups_take_their_offsets_along() {
     let broker = Harness::start(&[]).await;
     three_messages(&broker).await;

@@ -4,6 +4,7 @@ mod access;
 mod administration;
 mod answers;
 mod queries;
+mod registration;
 mod request_reply;
 mod right_fields;
 mod sql;
