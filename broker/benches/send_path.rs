@@ -1,11 +1,12 @@
-//! What counting adds to a send, and what a transaction costs in plain sends:
-//! `cargo bench -p minimq-broker --bench send_path [-- statistics|transaction]`.
+//! What counting and access control add to a send, and what a transaction costs in plain sends:
+//! `cargo bench -p minimq-broker --bench send_path [-- statistics|transaction|access]`.
 //!
 //! What is compared takes turns, and the best round of each counts: what else runs on the machine only ever slows down.
 //! `MINIMQ_BENCH_DIR` names the folder of the store.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use minimq_broker::broker::Running;
@@ -18,7 +19,7 @@ use minimq_protocol::header::{
     TRANSACTION_COMMIT,
 };
 use minimq_protocol::message_id::OffsetId;
-use minimq_protocol::{Command, frame};
+use minimq_protocol::{Command, acl_signature, frame};
 use minimq_store::{AppendMessage, AppendOutcome, Appended};
 
 const ROUNDS: usize = 7;
@@ -42,23 +43,36 @@ fn main() {
         .enable_all()
         .build()
         .expect("a runtime");
-    let running = runtime.block_on(start(folder.path()));
+    let open = runtime.block_on(start(&folder.path().join("open"), false));
     let inside = runtime.enter();
     if "statistics".contains(&filter) {
-        statistics(&running, 1, 100);
-        statistics(&running, TOGETHER, 100);
-        statistics(&running, TOGETHER, 1024);
+        statistics(&open, 1, 100);
+        statistics(&open, TOGETHER, 100);
+        statistics(&open, TOGETHER, 1024);
     }
     if "transaction".contains(&filter) {
-        transaction(running.local_addr(), 1);
-        transaction(running.local_addr(), TOGETHER);
+        transaction(open.local_addr(), 1);
+        transaction(open.local_addr(), TOGETHER);
+    }
+    if "access".contains(&filter) {
+        let guarded = runtime.block_on(start(&folder.path().join("guarded"), true));
+        access(open.local_addr(), guarded.local_addr());
+        runtime.block_on(guarded.stop()).expect("a clean stop");
     }
     drop(inside);
-    runtime.block_on(running.stop()).expect("a clean stop");
+    runtime.block_on(open.stop()).expect("a clean stop");
 }
 
-async fn start(folder: &std::path::Path) -> Running {
+const ACCOUNTS: &str =
+    "accounts:\n- {accessKey: orderUser, secretKey: orderSecret, topicPerms: [BENCH_TX=PUB]}\n";
+
+async fn start(folder: &Path, guarded: bool) -> Running {
+    std::fs::create_dir_all(folder).expect("a folder");
+    let accounts = folder.join("plain_acl.yml");
+    std::fs::write(&accounts, ACCOUNTS).expect("the accounts");
     let mut sources = Sources::default();
+    sources.set_key("aclEnable", if guarded { "true" } else { "false" });
+    sources.set_key("aclFile", &accounts.display().to_string());
     for pair in [
         "bindAddress=127.0.0.1",
         "brokerIP1=127.0.0.1",
@@ -71,7 +85,10 @@ async fn start(folder: &std::path::Path) -> Running {
     ] {
         sources.set(pair).expect("a setting");
     }
-    sources.set_key("storePathRootDir", &folder.display().to_string());
+    sources.set_key(
+        "storePathRootDir",
+        &folder.join("store").display().to_string(),
+    );
     let config: Config<BrokerConfig> = Config::load(&sources).expect("settings");
     Broker::start(config, |_| {}).await.expect("a broker")
 }
@@ -265,4 +282,33 @@ fn end(half: &Command) -> Command {
         bname: None,
     };
     Command::request_with(request::END_TRANSACTION, &header)
+}
+
+/// Signed sends to a broker that checks them, against the same to one that does not.
+fn access(open: SocketAddr, guarded: SocketAddr) {
+    for body_len in [100, 1024, 4096] {
+        let body = vec![7; body_len];
+        let signed = frames(TOGETHER, |_| {
+            let mut command = send(PROPERTIES, &body);
+            command.ext.push(acl_signature::ACCESS_KEY, "orderUser");
+            let signature = acl_signature::sign("orderSecret", command.ext.iter(), &command.body);
+            command.ext.push(acl_signature::SIGNATURE, &signature);
+            command
+        });
+        let times = 100;
+        let mut wires = [Wire::connect(open), Wire::connect(guarded)];
+        let mut best = [Duration::MAX; 2];
+        for _ in 0..ROUNDS {
+            for (wire, best) in wires.iter_mut().zip(&mut best) {
+                let sum = (0..times).map(|_| wire.call(&signed, TOGETHER).0).sum();
+                *best = (*best).min(sum);
+            }
+        }
+        let each = |time: Duration| time.as_nanos() as f64 / (times * TOGETHER) as f64 / 1000.0;
+        let [without, with] = best.map(each);
+        println!(
+            "access, {TOGETHER} signed sends of {body_len} B in flight: {without:.2} µs a send without, {with:.2} µs with, {:+.2} µs",
+            with - without
+        );
+    }
 }

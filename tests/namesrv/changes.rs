@@ -12,7 +12,7 @@ fn text(body: &[u8]) -> String {
 
 /// security-02, and security-01 as far as it goes for a name server
 #[test]
-fn paths_cannot_be_changed_by_request() {
+fn security_02_paths_cannot_be_changed_by_request() {
     let server = NameServer::start(&[]);
     let mut peer = server.peer();
     let target = server.folder.path().join("planted");
@@ -56,7 +56,7 @@ fn paths_cannot_be_changed_by_request() {
 
 /// security-02
 #[test]
-fn settings_are_changed_by_request_and_nonsense_does_no_harm() {
+fn security_02_settings_are_changed_by_request_and_nonsense_does_no_harm() {
     let mut server = NameServer::start(&[]);
     let mut peer = server.peer();
     let mut update = |body: &[u8]| {
