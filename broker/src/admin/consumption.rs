@@ -17,6 +17,7 @@ use minimq_store::QueueOffset;
 
 use crate::broker::Broker;
 use crate::request::{Handled, Refusal, success};
+use crate::topic::MAX_QUEUES;
 
 pub(super) fn topic_missing(topic: &str) -> Refusal {
     Refusal::new(
@@ -86,7 +87,7 @@ pub fn consume_stats(broker: &Arc<Broker>, request: &Command) -> Handled {
         if broker.clients.subscribes(group, &topic) == Some(false) {
             continue;
         }
-        let queues = settings.read_queue_nums;
+        let queues = settings.read_queue_nums.min(MAX_QUEUES);
         add_progress(broker, group, &topic, queues, &mut body.offset_table);
         body.consume_tps += broker.stats.group_tps(&topic, group);
     }
@@ -120,13 +121,18 @@ pub fn stats_of_all_groups(broker: &Arc<Broker>, request: &Command) -> Handled {
                 broker,
                 &group,
                 &topic,
-                settings.write_queue_nums,
+                settings.write_queue_nums.min(MAX_QUEUES),
                 &mut table,
             );
-            body.total_diff += table
+            // A group may have committed any number.
+            body.total_diff = table
                 .values()
-                .map(|progress| progress.broker_offset - progress.consumer_offset)
-                .sum::<i64>();
+                .map(|progress| {
+                    progress
+                        .broker_offset
+                        .saturating_sub(progress.consumer_offset)
+                })
+                .fold(body.total_diff, i64::saturating_add);
             stats.push(ConsumeStats {
                 consume_tps: broker.stats.group_tps(&topic, &group),
                 offset_table: table,
@@ -148,7 +154,7 @@ pub fn topic_stats(broker: &Arc<Broker>, request: &Command) -> Handled {
         .ok_or_else(|| topic_missing(topic))?;
     let reader = broker.store.reader();
     let mut body = TopicStatsTable::default();
-    for queue_id in 0..settings.write_queue_nums {
+    for queue_id in 0..settings.write_queue_nums.min(MAX_QUEUES) {
         let min_offset = reader.min_offset(topic, queue_id).get().max(0);
         let max_offset = reader.max_offset(topic, queue_id).get().max(0);
         let last = (max_offset > 0)

@@ -8,6 +8,7 @@ use minimq_protocol::header::QueryConsumeTimeSpanRequest;
 
 use crate::broker::Broker;
 use crate::request::{Handled, success};
+use crate::topic::MAX_QUEUES;
 
 use super::consumption::{store_time, topic_missing};
 
@@ -22,7 +23,8 @@ pub fn time_span(broker: &Arc<Broker>, request: &Command) -> Handled {
         .topics
         .get(topic)
         .ok_or_else(|| topic_missing(topic))?;
-    let spans = (0..settings.write_queue_nums).map(|id| span_of(broker, topic, group, id));
+    let spans =
+        (0..settings.write_queue_nums.min(MAX_QUEUES)).map(|id| span_of(broker, topic, group, id));
     let body = QueryConsumeTimeSpanBody {
         consume_time_span_set: spans.collect(),
     };

@@ -12,6 +12,7 @@ use minimq_protocol::{Command, Language};
 
 use crate::broker::Broker;
 use crate::request::{Handled, Refusal, success};
+use crate::topic::MAX_QUEUES;
 
 /// First client version that knows these requests (V3_0_7_SNAPSHOT).
 const SINCE_VERSION: i32 = 28;
@@ -34,7 +35,7 @@ pub fn reset(broker: &Arc<Broker>, command: &Command) -> Handled {
     })?;
     let reader = broker.store.reader();
     let mut table = BTreeMap::new();
-    for queue_id in 0..topic.write_queue_nums {
+    for queue_id in 0..topic.write_queue_nums.min(MAX_QUEUES) {
         let stored = broker
             .offsets
             .get(group, name, queue_id)

@@ -8,6 +8,7 @@ use minimq_protocol::header::DeleteSubscriptionGroupRequest;
 
 use crate::broker::Broker;
 use crate::request::{Handled, Refusal, success};
+use crate::topic::MAX_QUEUES;
 
 /// Code 200.
 pub fn update_and_create(broker: &Arc<Broker>, request: &Command) -> Handled {
@@ -18,6 +19,12 @@ pub fn update_and_create(broker: &Arc<Broker>, request: &Command) -> Handled {
         return Err(Refusal::error(
             "the body is no consumer group: groupName is missing",
         ));
+    }
+    if !(0..=MAX_QUEUES).contains(&group.retry_queue_nums) {
+        return Err(Refusal::error(format!(
+            "retryQueueNums is {}, a topic has 0 to {MAX_QUEUES} queues",
+            group.retry_queue_nums
+        )));
     }
     let limit = broker.config.get().max_groups;
     if broker.groups.get(&group.group_name).is_none() && broker.groups.len() >= limit {

@@ -9,6 +9,8 @@ use minimq_protocol::{Command, name};
 use crate::broker::Broker;
 use crate::request::{Handled, Refusal, success, success_default_remark};
 
+use super::MAX_QUEUES;
+
 /// Refuses names that are no topics' or are the system's own.
 fn check_name(broker: &Broker, topic: &str) -> Result<(), Refusal> {
     name::validate_topic(topic).map_err(|error| Refusal::error(error.to_string()))?;
@@ -36,6 +38,16 @@ pub fn update_and_create(broker: &Arc<Broker>, request: &Command) -> Handled {
             header.topic_filter_type
         ))
     })?;
+    for (field, queues) in [
+        ("readQueueNums", header.read_queue_nums),
+        ("writeQueueNums", header.write_queue_nums),
+    ] {
+        if !(0..=MAX_QUEUES).contains(&queues) {
+            return Err(Refusal::error(format!(
+                "{field} is {queues}, a topic has 0 to {MAX_QUEUES} queues"
+            )));
+        }
+    }
     let limit = broker.config.get().max_topics;
     if !broker.topics.contains(header.topic) && broker.topics.len() >= limit {
         return Err(Refusal::error(format!(

@@ -95,6 +95,7 @@ impl Broker {
         if let Some(topic) = self.topics.get(topic) {
             return topic;
         }
+        let queues = queues.min(super::MAX_QUEUES);
         self.add_topic(TopicConfig {
             read_queue_nums: queues,
             write_queue_nums: queues,

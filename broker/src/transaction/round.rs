@@ -89,17 +89,29 @@ impl Broker {
         let reader = self.store.reader();
         for queue in self.store.queues().of_topic(name::TRANS_HALF_TOPIC) {
             let queue_id = queue.queue_id();
-            let stored = |topic: &str| {
+            let place = |topic: &str| {
                 let min = reader.min_offset(topic, queue_id).get();
+                let max = reader.max_offset(topic, queue_id).get();
                 let stored = self
                     .offsets
                     .get(name::TRANS_CONSUMER_GROUP, topic, queue_id);
-                stored.unwrap_or(min).max(min)
+                (min, stored.unwrap_or(min), max)
             };
-            let (half, op) = (
-                stored(name::TRANS_HALF_TOPIC),
-                stored(name::TRANS_OP_HALF_TOPIC),
-            );
+            let (half_min, half_stored, half_max) = place(name::TRANS_HALF_TOPIC);
+            let (op_min, op_stored, op_max) = place(name::TRANS_OP_HALF_TOPIC);
+            let (half, op) = if half_stored > half_max || op_stored > op_max {
+                tracing::warn!(
+                    queue_id,
+                    half_stored,
+                    half_max,
+                    op_stored,
+                    op_max,
+                    "the table of offsets is newer than the log: all half messages are looked at again"
+                );
+                (half_min, op_min)
+            } else {
+                (half_stored.max(half_min), op_stored.max(op_min))
+            };
             let mut round = Round {
                 broker: self,
                 config: self.config.to_arc(),
@@ -113,7 +125,7 @@ impl Broker {
                 discarded: 0,
             };
             round.run(queue_id);
-            round.commit(queue_id, half, op);
+            round.commit(queue_id, half_stored, op_stored);
         }
     }
 }
@@ -296,6 +308,12 @@ impl Round<'_> {
         let group = name::TRANS_CONSUMER_GROUP;
         let offsets = &self.broker.offsets;
         if self.half != half_before {
+            // What was passed lives on as a copy, an op message or a committed message behind it: these must not be
+            // lost to a power cut that the table of offsets outlives.
+            if let Err(error) = self.broker.store.log_store().flush() {
+                tracing::error!(%error, "the progress of the round is not noted; the next one looks again");
+                return;
+            }
             offsets.commit(group, name::TRANS_HALF_TOPIC, queue_id, self.half);
         }
         let waiting = self.broker.copies_waiting.first_of.lock();

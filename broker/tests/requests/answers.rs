@@ -169,9 +169,10 @@ pub(crate) const SERVED: &[(i32, &[&str])] = &[
 ];
 
 /// Values for every field of a request.
-const ABSURD: [&str; 8] = [
+const ABSURD: [&str; 9] = [
     "",
     "0",
+    "2147483647",
     "-1",
     "abc",
     "4294967296",
@@ -241,6 +242,50 @@ async fn codes_that_nobody_serves_are_answered_3() {
             "{}",
             answer.remark()
         );
+    }
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn numbers_of_queues_that_nobody_can_walk_are_refused() {
+    let broker = Harness::start(&[]).await;
+    for (read, write) in [
+        ("2147483647", "1"),
+        ("1", "2147483647"),
+        ("-1", "1"),
+        ("1", "16385"),
+    ] {
+        let topic = Command::request(request::UPDATE_AND_CREATE_TOPIC)
+            .with_ext("topic", "T")
+            .with_ext("defaultTopic", "TBW102")
+            .with_ext("readQueueNums", read)
+            .with_ext("writeQueueNums", write)
+            .with_ext("perm", "6")
+            .with_ext("topicFilterType", "SINGLE_TAG");
+        let answer = broker.call(topic).await;
+        assert_eq!(answer.code, 1, "{read} {write}");
+        assert!(answer.remark().contains("16384"), "{}", answer.remark());
+        let body = format!(r#"{{"groupName":"G","retryQueueNums":{write}}}"#);
+        let group = Command::request(request::UPDATE_AND_CREATE_SUBSCRIPTIONGROUP).with_body(body);
+        let refused = broker.call(group).await.code == 1;
+        assert_eq!(refused, write != "1");
+    }
+    // What an older file may hold is walked up to the limit.
+    let walked = minimq_protocol::body::TopicConfig {
+        read_queue_nums: i32::MAX,
+        write_queue_nums: i32::MAX,
+        ..minimq_protocol::body::TopicConfig::new("OLD")
+    };
+    broker.broker.topics.put(walked, 0);
+    for code in [
+        request::GET_TOPIC_STATS_INFO,
+        request::QUERY_CONSUME_TIME_SPAN,
+    ] {
+        let ask = Command::request(code)
+            .with_ext("topic", "OLD")
+            .with_ext("group", "G");
+        let answer = broker.call(ask).await;
+        assert_eq!(answer.code, 0, "{code}: {}", answer.remark());
     }
     broker.stop().await;
 }

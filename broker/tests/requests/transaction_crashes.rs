@@ -156,3 +156,16 @@ async fn a_producer_that_never_answers_is_asked_so_often_and_the_message_is_put_
     assert_eq!(max(&broker, name::TRANS_CHECK_MAX_TIME_TOPIC), 1);
     broker.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn progress_beyond_what_a_power_cut_left_hides_no_later_half_message() {
+    let broker = start(&ROUNDS).await;
+    for topic in [name::TRANS_HALF_TOPIC, name::TRANS_OP_HALF_TOPIC] {
+        let offsets = &broker.broker.offsets;
+        offsets.commit(name::TRANS_CONSUMER_GROUP, topic, 0, 1000);
+    }
+    half(&broker, &[]).await;
+    answer_all(&broker, TRANSACTION_COMMIT).await;
+    assert_eq!(arrived(&broker, TX, 0).await.body(), b"half body");
+    broker.stop().await;
+}
