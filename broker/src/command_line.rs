@@ -169,3 +169,89 @@ fn show_progress() -> impl FnMut(RecoveryProgress) + Send + 'static {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(arguments: &[&str]) -> Options {
+        Options::try_parse_from(["mqbroker"].iter().chain(arguments)).unwrap()
+    }
+
+    fn with_file(text: &str, more: &[&str]) -> Result<Config<BrokerConfig>, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("broker.conf");
+        std::fs::write(&file, text).unwrap();
+        let file = file.display().to_string();
+        let mut arguments = vec!["-c", &file];
+        arguments.extend(more);
+        load(&options(&arguments))
+    }
+
+    #[test]
+    fn the_command_line_overrides_the_file_and_unknown_keys_are_named_with_their_line() {
+        let text = "# mine\nbrokerName=b1\nnamesrvAddr=127.0.0.1:1\nbrokerNme=b2\n";
+        let config = with_file(text, &["-n", "127.0.0.1:2", "--set", "brokerId=0"]).unwrap();
+        let keys = config.to_arc();
+        assert_eq!(keys.broker.broker_name, "b1");
+        assert_eq!(keys.broker.namesrv_addr.as_deref(), Some("127.0.0.1:2"));
+        let warnings: Vec<String> = config.warnings().iter().map(ToString::to_string).collect();
+        assert_eq!(warnings.len(), 1, "{warnings:?}");
+        assert!(
+            warnings[0].contains("broker.conf:4") && warnings[0].contains("brokerNme"),
+            "{warnings:?}"
+        );
+    }
+
+    #[test]
+    fn what_cannot_work_is_refused_by_key_value_and_line() {
+        for (text, parts) in [
+            (
+                "\nlistenPort=many\n",
+                &["broker.conf", "2", "listenPort", "many"][..],
+            ),
+            ("namesrvAddr=nowhere\n", &["namesrvAddr", "nowhere"]),
+            ("bindAddress=here\n", &["bindAddress", "here"]),
+            ("brokerRole=SLAVE\n", &["brokerRole", "brokerId"]),
+            ("brokerId=3\n", &["brokerId=3"]),
+            ("deleteWhen=25\n", &["deleteWhen", "25"]),
+        ] {
+            let error = with_file(text, &[]).err().expect(text);
+            for part in parts {
+                assert!(error.contains(part), "{text}: {error}");
+            }
+        }
+    }
+
+    #[test]
+    fn the_shipped_file_is_good_also_with_its_commented_keys() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../conf/broker.conf");
+        let text = std::fs::read_to_string(path).unwrap();
+        let uncommented: String = text
+            .lines()
+            .map(|line| match line.strip_prefix("# ") {
+                Some(key) if key.split_once('=').is_some_and(|(k, _)| !k.contains(' ')) => key,
+                _ => line,
+            })
+            .map(|line| format!("{line}\n"))
+            .collect();
+        assert_ne!(uncommented, text);
+        for text in [&text, &uncommented] {
+            let config = with_file(text, &[]).unwrap();
+            let warnings: Vec<String> = config.warnings().iter().map(ToString::to_string).collect();
+            assert!(warnings.is_empty(), "{warnings:?}");
+        }
+    }
+
+    #[test]
+    fn a_check_of_the_configuration_starts_nothing() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = folder.path().join("store");
+        let set = format!("storePathRootDir={}", store.display());
+        for what in ["-t", "-p", "-m"] {
+            start(&options(&[what, "--set", &set])).unwrap();
+        }
+        assert!(!store.exists());
+        assert!(start(&options(&["-t", "--set", "listenPort=x"])).is_err());
+    }
+}

@@ -163,3 +163,44 @@ fn parse_deep(text: &str) -> Result<parser::Expression, SelectorError> {
             .unwrap_or(Err(SelectorError::TooDeep(0)))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_properties_text_walked_once_says_what_each_look_up_says() {
+        let many = (0..10).map(|n| format!("p{n} = '{n}'"));
+        let many = many.collect::<Vec<_>>().join(" AND ");
+        let texts: [&[u8]; 6] = [
+            b"",
+            b"a\x011\x02b\x01x",
+            b"a\x011\x02a\x012\x02b\x01x\x02",
+            b"a\x01\xff\x02b\x01x",
+            b"a\x01\x02broken\x02b\x01x\x01y",
+            b"p0\x010\x02p1\x011\x02p2\x012\x02p3\x013\x02p4\x014\x02p5\x015\x02p6\x016\x02p7\x017\x02p8\x018\x02p9\x019",
+        ];
+        let mut matched = 0;
+        for expression in [
+            "a = 1",
+            "a = 2 AND b = 'x'",
+            "a IS NULL OR a > 1",
+            "b IN ('x', 'x\u{1}y') AND NOT (a = 7)",
+            "TRUE",
+            &many,
+        ] {
+            let selector = Selector::parse(expression).unwrap();
+            for text in texts {
+                let properties = Properties::from_bytes(text);
+                let one_by_one = selector.matches(|name| properties.get(name));
+                assert_eq!(
+                    selector.matches_properties(properties),
+                    one_by_one,
+                    "{expression} {text:?}"
+                );
+                matched += usize::from(one_by_one);
+            }
+        }
+        assert!(matched > 10, "{matched}");
+    }
+}
