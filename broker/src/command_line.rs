@@ -216,7 +216,9 @@ mod tests {
             ("brokerId=3\n", &["brokerId=3"]),
             ("deleteWhen=25\n", &["deleteWhen", "25"]),
         ] {
-            let error = with_file(text, &[]).err().expect(text);
+            let Err(error) = with_file(text, &[]) else {
+                panic!("{text}");
+            };
             for part in parts {
                 assert!(error.contains(part), "{text}: {error}");
             }
