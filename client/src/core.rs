@@ -17,7 +17,7 @@ use minimq_protocol::header::UnregisterClientRequest;
 use minimq_protocol::message::MessageView;
 use minimq_protocol::unique_key::UniqueKeyGenerator;
 use minimq_protocol::{Command, name};
-use minimq_remoting::{Client as Remoting, ClientConfig};
+use minimq_remoting::{CallError, Client as Remoting, ClientConfig};
 use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
@@ -29,6 +29,7 @@ use crate::name_servers::{NameServers, fetch_endpoint};
 use crate::random;
 use crate::requests::BrokerRequests;
 use crate::route::RouteTable;
+use crate::trace;
 
 /// Period of asking an endpoint for name servers.
 const ENDPOINT_PERIOD: Duration = Duration::from_secs(120);
@@ -207,9 +208,11 @@ impl Core {
             join_all(targets.map(|(addr, _)| {
                 let beat = Command::request(request::HEART_BEAT).with_body(body.clone());
                 async move {
+                    let before = self.received(&addr);
                     if let Err(error) = self.call(&addr, beat, self.settings.request_timeout).await
                     {
                         tracing::debug!(%addr, %error, "heartbeat failed");
+                        self.close_if_dead(&addr, before, &error);
                     }
                 }
             }))
@@ -221,6 +224,22 @@ impl Core {
             .flat_map(|consumer| consumer.uploads())
             .collect();
         join_all(uploads.iter().map(|upload| upload.to_all(self))).await;
+    }
+
+    /// The connection to an address and the bytes that have come on it.
+    pub(crate) fn received(&self, addr: &str) -> Option<(u64, u64)> {
+        let connection = self.remoting.connection(addr)?;
+        Some((connection.id(), connection.received_bytes()))
+    }
+
+    /// Closes a connection on which a request got no answer, nor came anything else since `before`: the peer went without
+    /// a word, or what lies between forgot the connection. The next request connects anew.
+    pub(crate) fn close_if_dead(&self, addr: &str, before: Option<(u64, u64)>, error: &Error) {
+        let timed_out = matches!(error, Error::Call(CallError::Timeout { .. }));
+        if timed_out && before.is_some() && self.received(addr) == before {
+            tracing::warn!(%addr, "nothing comes on this connection any more; it is made anew");
+            self.remoting.close(addr);
+        }
     }
 
     fn heartbeat_data(&self) -> HeartbeatData {
@@ -304,12 +323,16 @@ impl Core {
             .map(|one| one.value().clone())
             .collect();
         join_all(consumers.iter().map(|one| one.stop())).await;
-        let producers: Vec<_> = self
-            .producers
-            .iter()
-            .map(|one| one.value().clone())
-            .collect();
-        join_all(producers.into_iter().map(|one| one.stop())).await;
+        // What the others still have to say is sent by the producers of traces: they end last.
+        for tracing in [false, true] {
+            let producers: Vec<_> = self
+                .producers
+                .iter()
+                .filter(|one| one.key().contains(trace::GROUP_PREFIX) == tracing)
+                .map(|one| one.value().clone())
+                .collect();
+            join_all(producers.into_iter().map(|one| one.stop())).await;
+        }
         self.stopping.cancel();
         self.remoting.close_all();
     }

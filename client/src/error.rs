@@ -108,6 +108,14 @@ pub enum Error {
         /// What is wrong with it.
         reason: String,
     },
+    /// A hook forbade a send.
+    #[error("a hook forbids sending to topic {topic}: {reason}")]
+    Forbidden {
+        /// The topic.
+        topic: String,
+        /// The hook's reason.
+        reason: String,
+    },
     /// A setting or argument is wrong.
     #[error("{what}: {reason}")]
     Invalid {

@@ -42,7 +42,10 @@ mod consumer;
 mod core;
 mod delivery;
 mod error;
+#[cfg(doc)]
+pub mod examples;
 mod filter;
+pub mod hooks;
 mod message;
 mod name_servers;
 mod process_queue;
@@ -52,6 +55,7 @@ mod random;
 pub mod rebalance;
 mod requests;
 pub mod route;
+mod trace;
 
 pub use admin::Admin;
 pub use client::{Client, ClientBuilder, Credentials};

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use minimq_protocol::Command;
-use minimq_remoting::Client as Remoting;
+use minimq_remoting::{CallError, Client as Remoting};
 use parking_lot::RwLock;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -75,6 +75,10 @@ impl NameServers {
                 }
                 Err(error) => {
                     tracing::debug!(%addr, %error, "name server does not answer");
+                    if matches!(error, CallError::Timeout { .. }) {
+                        // Perhaps the connection alone is dead, and nobody else would notice.
+                        remoting.close(addr);
+                    }
                     failed = Some(error);
                 }
             }

@@ -226,5 +226,80 @@ mod tests {
                 prop_assert_eq!(queue.bytes(), unfinished.len() * 7);
             }
         }
+
+        /// With any limits, batches and order of finishing, pulling and handling together always come to the end: a full
+        /// queue has something to hand out or to finish, and room follows.
+        #[test]
+        fn flow_control_never_stops_for_good(
+            messages in 1usize..8,
+            bytes in 1usize..40,
+            span in proptest::option::of(0i64..12),
+            batch in 1usize..6,
+            gaps in proptest::collection::vec(0i64..5, 60),
+            picks in proptest::collection::vec(any::<u8>(), 400),
+        ) {
+            let limits = Limits { messages, bytes, span };
+            let mut offset = 0;
+            let offsets: Vec<i64> = gaps.iter().map(|gap| { offset += 1 + gap; offset }).collect();
+            let end = offset + 1;
+            let (mut queue, mut out, mut done) = (ProcessQueue::new(0), Vec::new(), 0);
+            for pick in picks.iter().cycle().take(4000) {
+                if !queue.is_full(&limits) && queue.next() < end {
+                    let next: Vec<i64> = offsets.iter().copied().filter(|one| *one >= queue.next()).take(batch).collect();
+                    let upto = next.last().map_or(end, |last| last + 1);
+                    queue.put(next.into_iter().map(|one| (one, 7, one)), upto);
+                }
+                match pick % 2 {
+                    0 => out.extend(queue.take(1)),
+                    _ if out.is_empty() => {}
+                    _ => {
+                        let (one, _) = out.remove(usize::from(*pick) / 2 % out.len());
+                        queue.finish(one);
+                        done += 1;
+                    }
+                }
+                if done == offsets.len() {
+                    break;
+                }
+            }
+            // Only an unlucky order of picks needs more turns than there were: go on alternately.
+            while done < offsets.len() {
+                let before = (queue.next(), queue.waiting(), out.len(), done);
+                if !queue.is_full(&limits) && queue.next() < end {
+                    let next: Vec<i64> = offsets.iter().copied().filter(|one| *one >= queue.next()).take(batch).collect();
+                    let upto = next.last().map_or(end, |last| last + 1);
+                    queue.put(next.into_iter().map(|one| (one, 7, one)), upto);
+                }
+                out.extend(queue.take(1));
+                if let Some((one, _)) = out.pop() {
+                    queue.finish(one);
+                    done += 1;
+                }
+                prop_assert_ne!(before, (queue.next(), queue.waiting(), out.len(), done), "it is stuck");
+            }
+            prop_assert_eq!((queue.len(), queue.bytes()), (0, 0));
+        }
+
+        /// Ordered consumption takes one message and no other until that is done or put back: each offset ends once, in order,
+        /// and no two are out at a time.
+        #[test]
+        fn ordered_messages_are_never_out_two_at_a_time(fails in proptest::collection::vec(any::<bool>(), 0..200)) {
+            let mut queue = ProcessQueue::new(0);
+            queue.put((0..30).map(|offset| (offset, 1, offset)), 30);
+            let mut ended = Vec::new();
+            for again in fails.into_iter().chain(std::iter::repeat_n(false, 30)) {
+                let Some((offset, message)) = queue.take(1).pop() else { break };
+                prop_assert_eq!(queue.len() - queue.waiting(), 1);
+                prop_assert_eq!(queue.committable(), offset);
+                match again {
+                    true => queue.put_back(vec![(offset, message)]),
+                    false => {
+                        queue.finish(offset);
+                        ended.push(offset);
+                    }
+                }
+            }
+            prop_assert_eq!(ended, (0..30).collect::<Vec<i64>>());
+        }
     }
 }

@@ -378,15 +378,29 @@ mod tests {
         #[test]
         fn every_queue_has_one_owner(
             count in 1usize..60,
-            members in proptest::collection::btree_set("[a-z0-9]{1,6}", 1..12),
-            which in 0usize..3,
+            members in proptest::collection::btree_set("[abc][a-z0-9]{0,5}", 1..12),
+            which in 0usize..6,
             turn in 0usize..60,
         ) {
-            let all = queues(count);
+            // Brokers in rooms `a`, `b` and `c`: both `a@1`, as machine rooms want it, and by their first letter.
+            let all: Vec<MessageQueue> = (0..count)
+                .map(|n| MessageQueue::new("t", format!("{}@{}", ["a", "b", "c"][n % 3], n % 7), n as i32))
+                .collect();
             let ids: Vec<String> = members.into_iter().collect();
-            let strategy = strategy(["AVG", "AVG_BY_CIRCLE", "CONSISTENT_HASH"][which]);
             let mut owned = Vec::new();
-            for own in &ids {
+            for (at, own) in ids.iter().enumerate() {
+                let strategy = match which {
+                    0 => Allocation::Average,
+                    1 => Allocation::AverageByCircle,
+                    2 => Allocation::ConsistentHash { virtual_nodes: 10 },
+                    3 => Allocation::MachineRoom(["a", "b", "c"].map(str::to_owned).into()),
+                    4 => Allocation::Nearby {
+                        inner: Box::default(),
+                        rooms: Arc::new(FirstLetter),
+                    },
+                    // By hand: every member is given its part.
+                    _ => Allocation::Fixed(all.iter().skip(at).step_by(ids.len()).cloned().collect()),
+                };
                 let (mut queues, mut ids) = (all.clone(), ids.clone());
                 queues.rotate_left(turn % count);
                 let by = turn % ids.len();

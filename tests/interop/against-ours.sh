@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Runs the interoperability suites against our own binaries: clusters on free ports, in temporary folders.
-# against-ours.sh [GROUP...], a group being main, acl, tls or filter (all of them); the binaries must be built (cargo build --bins).
+# against-ours.sh [GROUP...], a group being main, acl, tls, filter or pairs (all of them); the binaries must be built (cargo build --bins).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bin=$PWD/${BIN:-target/debug}
 groups=("$@")
-[ ${#groups[@]} -gt 0 ] || groups=(main acl tls filter)
+[ ${#groups[@]} -gt 0 ] || groups=(main acl tls filter pairs)
 
 root=$(mktemp -d)
 stop_all() {
@@ -102,7 +102,20 @@ for group in "${groups[@]}"; do
         CLIENTS=java4 OPTIONS="filter=$module class=org.example.SequenceId" suites filter
       done
       ;;
-    *) echo "no group $group: main, acl, tls or filter"; exit 1 ;;
+    pairs)
+      cluster pairs
+      # Who sends and who receives: our client, the stock Java and the stock Go client, each with each.
+      for from in ours java4 go; do
+        CLIENTS=$from OPTIONS="topic=PairFrom-$from" suites pair-send
+      done
+      for from in ours java4 go; do
+        for to in ours java4 go; do
+          echo "-- from $from to $to"
+          CLIENTS=$to OPTIONS="topic=PairFrom-$from" suites pair-receive
+        done
+      done
+      ;;
+    *) echo "no group $group: main, acl, tls, filter or pairs"; exit 1 ;;
   esac
   stop_all
 done

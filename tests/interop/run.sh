@@ -29,6 +29,7 @@ build() {
   built="$built $1 "
   case $1 in
     go) (cd "$here/go" && go build -o target/interop .) ;;
+    ours) (cd "$here/../.." && cargo build -q -p minimq-client --example interop) ;;
     *) (cd "$here/java" && { mvn -q -B -o -Drocketmq.version="$1" compile >/dev/null 2>&1 || mvn -q -B -Drocketmq.version="$1" compile; }) ;;
   esac
 }
@@ -56,7 +57,8 @@ choose() {
   [ ${#chosen[@]} -gt 0 ]
 }
 
-both="basic restart transaction sql request-reply query trace acl tls"
+pair="pair-send pair-receive"
+both="basic restart transaction sql request-reply query trace acl tls $pair"
 for client in $clients; do
   jvm=(-Duser.home="$scratch" -Drocketmq.client.logRoot="$scratch/logs")
   [ "$client" = "${client%-rocketmq}" ] || jvm+=(-Drocketmq.serialize.type=ROCKETMQ)
@@ -64,16 +66,19 @@ for client in $clients; do
     java4) version=$java4 suites_of="$both mqadmin filter" ;;
     java4-rocketmq) version=$java4 suites_of="$both mqadmin filter" jvm+=(-Drocketmq.message.compressType=LZ4) ;;
     java5*) version=$java5 suites_of=$both jvm+=(-Drocketmq.message.compressType=ZSTD) ;;
-    go) version=go suites_of="basic transaction sql request-reply trace acl tls" ;;
+    go) version=go suites_of="basic transaction sql request-reply trace acl tls $pair" ;;
+    ours) version=ours suites_of=$pair ;;
     *) echo "no such client: $client"; exit 2 ;;
   esac
-  [ $version = go ] && ready=$have_go || ready=$have_java
+  case $version in ours) ready=1 ;; go) ready=$have_go ;; *) ready=$have_java ;; esac
   [ "$ready" = 1 ] || continue
   # shellcheck disable=SC2086
   choose $suites_of || continue
   build $version || { echo "FAILED: build for $client"; failed=$((failed + 1)); continue; }
   if [ $version = go ]; then
     run "$client" "$here/go/target/interop"
+  elif [ $version = ours ]; then
+    run "$client" "$here/../../target/debug/examples/interop"
   else
     run "$client" java "${jvm[@]}" -Xmx512m -cp "$here/java/target/$version/classes:$here/java/target/$version/lib/*" minimq.interop.Interop
   fi

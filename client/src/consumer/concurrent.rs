@@ -12,8 +12,10 @@ use tokio::time::Instant;
 use super::engine::{Engine, Handler};
 use super::outcome::{Outcome, Outcomes};
 use super::queue::AssignedQueue;
+use super::watched::Watched;
 use crate::Delivery;
 use crate::core::now_ms;
+use crate::hooks::HandlerEnd;
 
 /// A message that could not be sent back is handed to the handler again after so long.
 const RETRY_HERE: Duration = Duration::from_secs(5);
@@ -52,23 +54,33 @@ async fn consume(
     }
     queue.last_consume_ms.store(now_ms(), Ordering::Relaxed);
     let begun = Instant::now();
-    let deliveries = batch.iter().map(|(_, delivery)| delivery.clone()).collect();
-    let outcomes = match tokio::time::timeout(
+    let deliveries: Vec<Delivery> = batch.iter().map(|(_, delivery)| delivery.clone()).collect();
+    let watched = Watched::begin(engine, queue, &deliveries);
+    let (outcomes, end) = match tokio::time::timeout(
         engine.settings.handler_timeout,
         run(handler, deliveries),
     )
     .await
     {
-        Ok(Ok(outcomes)) => outcomes,
+        Ok(Ok(outcomes)) => {
+            let done = (0..batch.len()).all(|index| outcomes.of(index) == Outcome::Done);
+            let end = if done {
+                HandlerEnd::Done
+            } else {
+                HandlerEnd::Failed
+            };
+            (outcomes, end)
+        }
         Ok(Err(panic)) => {
             tracing::error!(queue = %queue.queue, group = engine.group, %panic, "the handler panicked; the message is delivered again");
-            Outcomes::All(Outcome::Retry)
+            (Outcomes::All(Outcome::Retry), HandlerEnd::Panicked)
         }
         Err(_) => {
             tracing::warn!(queue = %queue.queue, group = engine.group, "the handler took longer than {:?} and was stopped; the message is delivered again", engine.settings.handler_timeout);
-            Outcomes::All(Outcome::Retry)
+            (Outcomes::All(Outcome::Retry), HandlerEnd::TimedOut)
         }
     };
+    watched.end(end);
     settle(engine, queue, batch, &outcomes, begun).await;
 }
 

@@ -25,6 +25,7 @@ use crate::Delivery;
 use crate::core::{Core, now_ms};
 use crate::error::{Error, Result};
 use crate::filter::{Filter, Subscription};
+use crate::trace::{Kind, Tracer};
 
 /// Handler of concurrent consumption.
 pub(crate) type Handler = Arc<dyn Fn(Vec<Delivery>) -> BoxFuture<'static, Outcomes> + Send + Sync>;
@@ -66,6 +67,7 @@ pub(crate) struct Engine {
     pub(crate) resumed: Notify,
     pub(crate) filter_servers: FilterServers,
     pub(crate) stats: Stats,
+    tracer: Option<Arc<Tracer>>,
     pub(super) started_ms: i64,
     pub(super) left: AtomicBool,
     pub(crate) stopping: CancellationToken,
@@ -89,7 +91,7 @@ impl Engine {
         let Start {
             core,
             group,
-            settings,
+            mut settings,
             mode,
             subscriptions,
             fixed,
@@ -122,7 +124,14 @@ impl Engine {
         } else {
             OffsetStore::Broker
         };
+        let mut tracer = None;
+        if let Some(topic) = &settings.trace {
+            let started = Tracer::start(&core, &group, Kind::Consume, topic)?;
+            settings.hooks.push(started.clone());
+            tracer = Some(started);
+        }
         let engine = Arc::new(Self {
+            tracer,
             permits: Arc::new(Semaphore::new(settings.concurrency)),
             core,
             group,
@@ -327,6 +336,9 @@ impl Engine {
         if self.locks_queues() {
             self.unlock(queues.iter().map(|queue| (*queue.queue).clone()).collect())
                 .await;
+        }
+        if let Some(tracer) = &self.tracer {
+            tracer.flush().await;
         }
         self.core.unregister_consumer(&self.group).await;
         self.tasks.close();

@@ -18,6 +18,7 @@ mod send_back;
 mod settings;
 mod stats;
 mod stream;
+mod watched;
 
 pub use outcome::{OrderedOutcome, Outcome, Outcomes};
 pub use polled::{PullConsumer, PullConsumerBuilder};

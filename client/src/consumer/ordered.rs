@@ -13,8 +13,10 @@ use super::concurrent::panic_text;
 use super::engine::{Engine, OrderedHandler};
 use super::outcome::OrderedOutcome;
 use super::queue::AssignedQueue;
+use super::watched::Watched;
 use crate::Delivery;
 use crate::core::now_ms;
+use crate::hooks::HandlerEnd;
 
 /// How soon a queue whose lock ran out is looked at again.
 const WAIT_FOR_LOCK: Duration = Duration::from_millis(100);
@@ -26,13 +28,16 @@ pub(super) async fn work(engine: Arc<Engine>, queue: Arc<AssignedQueue>, handler
     while let Some((offset, delivery)) = next(&engine, &queue).await {
         queue.last_consume_ms.store(now_ms(), Ordering::Relaxed);
         let begun = Instant::now();
-        let outcome = match run(&handler, delivery.clone()).await {
-            Ok(outcome) => outcome,
+        let watched = Watched::begin(&engine, &queue, std::slice::from_ref(&delivery));
+        let (outcome, end) = match run(&handler, delivery.clone()).await {
+            Ok(OrderedOutcome::Done) => (OrderedOutcome::Done, HandlerEnd::Done),
+            Ok(outcome) => (outcome, HandlerEnd::Failed),
             Err(panic) => {
                 tracing::error!(queue = %queue.queue, group = engine.group, %panic, "the handler panicked; the queue rests");
-                OrderedOutcome::Suspend
+                (OrderedOutcome::Suspend, HandlerEnd::Panicked)
             }
         };
+        watched.end(end);
         engine.stats.consumed(
             &queue.queue.topic,
             outcome == OrderedOutcome::Done,

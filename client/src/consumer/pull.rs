@@ -160,7 +160,11 @@ impl Engine {
                 topic: topic.to_owned(),
                 broker_addr: broker.to_owned(),
             })?;
+        let before = self.core.received(addr);
         let mut answer = self.call_pull(addr, request.clone()).await;
+        if let Err(error) = &answer {
+            self.core.close_if_dead(addr, before, error);
+        }
         let asks = |answer: &Result<Command>| {
             answer.as_ref().is_ok_and(|answer| {
                 answer.code == response::SYSTEM_ERROR && answer.remark().contains(UPLOAD_FIRST)
@@ -172,7 +176,13 @@ impl Engine {
         if asks(&answer)
             && let Some(upload) = upload
         {
-            upload.to(&self.core, addr).await?;
+            if let Err(error) = upload.to(&self.core, addr).await {
+                // One that refuses the filter does so today and tomorrow; one that does not answer is avoided.
+                if matches!(error, Error::Call(_)) {
+                    self.filter_servers.failed(addr, Instant::now());
+                }
+                return Err(error);
+            }
             answer = self.call_pull(addr, request).await;
         }
         match &answer {

@@ -14,6 +14,7 @@ use crate::Delivery;
 use crate::core::Core;
 use crate::error::Result;
 use crate::filter::{Filter, Subscription};
+use crate::hooks::ConsumeHook;
 use crate::rebalance::Allocation;
 
 /// Settings that push and pull consumers share.
@@ -153,6 +154,24 @@ impl PushConsumerBuilder {
     /// How long a queue rests after [`OrderedOutcome::Suspend`]: 1 s.
     pub fn suspend_for(mut self, time: Duration) -> Self {
         self.settings.suspend = time;
+        self
+    }
+
+    /// Adds a hook; they run in the order they were added.
+    pub fn hook(mut self, hook: impl ConsumeHook + 'static) -> Self {
+        self.settings.hooks.push(Arc::new(hook));
+        self
+    }
+
+    /// Writes down what is consumed and how that ended, into the topic `RMQ_SYS_TRACE_TOPIC`: off.
+    pub fn trace(mut self, on: bool) -> Self {
+        self.settings.trace = on.then(String::new);
+        self
+    }
+
+    /// The same into another topic.
+    pub fn trace_to(mut self, topic: impl Into<String>) -> Self {
+        self.settings.trace = Some(topic.into());
         self
     }
 

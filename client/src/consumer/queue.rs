@@ -16,10 +16,13 @@ use super::pull::Pulled;
 use super::{concurrent, ordered};
 use crate::Delivery;
 use crate::core::now_ms;
+use crate::error::Error;
 use crate::process_queue::ProcessQueue;
 
 /// Pause after a pull that failed.
 const AFTER_ERROR: Duration = Duration::from_secs(1);
+/// Pause while there is no filter server to pull from.
+const WITHOUT_FILTER_SERVER: Duration = Duration::from_secs(3);
 /// Pause after a broker's flow control.
 const AFTER_FLOW_CONTROL: Duration = Duration::from_millis(20);
 /// An unchanged offset is committed again after so long, should a broker have lost it.
@@ -212,7 +215,11 @@ async fn pull_loop(engine: Arc<Engine>, queue: Arc<AssignedQueue>) {
             Err(error) => {
                 tracing::debug!(queue = %queue.queue, group = engine.group, %error, "pull failed");
                 engine.recover_from(&queue.queue.topic, &error).await;
-                tokio::time::sleep(AFTER_ERROR).await;
+                let pause = match error {
+                    Error::NoFilterServer { .. } => WITHOUT_FILTER_SERVER,
+                    _ => AFTER_ERROR,
+                };
+                tokio::time::sleep(pause).await;
             }
         }
     }

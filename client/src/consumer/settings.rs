@@ -6,6 +6,7 @@ use std::time::Duration;
 use minimq_protocol::body::{ConsumeFromWhere, MessageModel, MessageQueue};
 
 use crate::error::{Error, Result};
+use crate::hooks::ConsumeHook;
 use crate::process_queue::Limits;
 use crate::rebalance::Allocation;
 
@@ -52,6 +53,9 @@ pub(crate) struct Settings {
     pub(crate) pull_hold: Duration,
     pub(crate) drain: Duration,
     pub(crate) on_assignment: Option<AssignmentCallback>,
+    pub(crate) hooks: Vec<Arc<dyn ConsumeHook>>,
+    /// Topic to trace into; empty for the usual one.
+    pub(crate) trace: Option<String>,
 }
 
 impl Default for Settings {
@@ -77,6 +81,8 @@ impl Default for Settings {
             pull_hold: Duration::from_secs(15),
             drain: Duration::from_secs(10),
             on_assignment: None,
+            hooks: Vec::new(),
+            trace: None,
         }
     }
 }

@@ -16,6 +16,8 @@ use super::{Producer, Shared};
 use crate::Delivery;
 use crate::core::Core;
 use crate::error::{Error, Result};
+use crate::hooks::SendHook;
+use crate::trace::{Kind, Tracer};
 
 /// Transaction checks at work at a time; the broker repeats those beyond.
 const MAX_CHECKS: usize = 2000;
@@ -43,6 +45,8 @@ pub struct ProducerBuilder {
     settings: Settings,
     avoid_slow_brokers: bool,
     checker: Option<Checker>,
+    hooks: Vec<Arc<dyn SendHook>>,
+    trace: Option<String>,
 }
 
 impl ProducerBuilder {
@@ -76,6 +80,8 @@ impl ProducerBuilder {
             },
             avoid_slow_brokers: false,
             checker: None,
+            hooks: Vec::new(),
+            trace: None,
         }
     }
 
@@ -164,8 +170,35 @@ impl ProducerBuilder {
         self
     }
 
+    /// Adds a hook; they run in the order they were added.
+    pub fn hook(mut self, hook: impl SendHook + 'static) -> Self {
+        self.hooks.push(Arc::new(hook));
+        self
+    }
+
+    /// Writes down what is sent and where it is stored, into the topic `RMQ_SYS_TRACE_TOPIC`: off.
+    pub fn trace(mut self, on: bool) -> Self {
+        self.trace = on.then(String::new);
+        self
+    }
+
+    /// The same into another topic.
+    pub fn trace_to(mut self, topic: impl Into<String>) -> Self {
+        self.trace = Some(topic.into());
+        self
+    }
+
     /// Makes the producer. No broker is contacted before the first send: see [`Producer::warm_up`].
-    pub async fn build(self) -> Result<Producer> {
+    pub async fn build(mut self) -> Result<Producer> {
+        let group = self.core.wrap(&self.group);
+        let tracer = match self.trace.take() {
+            Some(topic) => Some(Tracer::start(&self.core, &group, Kind::Produce, &topic)?),
+            None => None,
+        };
+        self.make(tracer)
+    }
+
+    pub(crate) fn make(self, tracer: Option<Arc<Tracer>>) -> Result<Producer> {
         let group = self.core.wrap(&self.group);
         name::check_group(&group)?;
         if group == name::DEFAULT_PRODUCER_GROUP {
@@ -180,7 +213,11 @@ impl ProducerBuilder {
         if let Some(batching) = &self.settings.batching {
             batching.check(self.settings.max_message_size)?;
         }
+        let mut hooks = self.hooks;
+        hooks.extend(tracer.clone().map(|one| one as Arc<dyn SendHook>));
         Producer::start(Arc::new(Shared {
+            hooks,
+            tracer,
             choice: QueueChoice::new(self.avoid_slow_brokers),
             in_flight: Arc::new(Semaphore::new(self.settings.max_in_flight as usize)),
             topics: DashMap::new(),

@@ -25,7 +25,9 @@ pub use transaction::{Transaction, TransactionState};
 
 use crate::core::{Core, ProducerMember};
 use crate::error::{Error, Result};
+use crate::hooks::SendHook;
 use crate::message::Message;
+use crate::trace::Tracer;
 use batch::Queued;
 use builder::Settings;
 use queue_choice::QueueChoice;
@@ -91,6 +93,8 @@ pub(crate) struct Shared {
     checker: Option<Checker>,
     checks: Arc<Semaphore>,
     left: AtomicBool,
+    pub(crate) hooks: Vec<Arc<dyn SendHook>>,
+    tracer: Option<Arc<Tracer>>,
 }
 
 impl Producer {
@@ -316,6 +320,9 @@ impl ProducerMember for Shared {
                 tokio::time::timeout(self.settings.timeout, self.in_flight.acquire_many(all)).await;
             self.in_flight.close();
             drop(drained);
+            if let Some(tracer) = &self.tracer {
+                tracer.flush().await;
+            }
             if self.leave() {
                 self.core.unregister_producer(&self.group).await;
             }

@@ -8,12 +8,14 @@ use minimq_protocol::body::MessageQueue;
 use minimq_protocol::code::{request, response};
 use minimq_protocol::header::{SendMessageRequest, SendMessageRequestV2, SendMessageResponse};
 use minimq_protocol::properties::{PropertiesBuf, name as property};
-use minimq_protocol::{Command, name, sys_flag};
+use minimq_protocol::{Command, ExtFields, name, sys_flag};
+use minimq_remoting::CallError;
 use tokio::time::Instant;
 
 use super::{SendReceipt, SendStatus, Shared};
 use crate::core::now_ms;
 use crate::error::{Error, Result};
+use crate::hooks::{Sending, Sent};
 use crate::message::Message;
 use crate::route::Route;
 
@@ -246,12 +248,22 @@ impl Shared {
             .settings
             .attempt_timeout
             .map_or(left, |most| most.min(left));
+        self.before(outgoing, queue, &addr)?;
         let request = outgoing.request(&self.group, self.settings.new_topic_queues, queue);
         let begun = Instant::now();
-        let result = match self.core.remoting.call(&addr, request, time).await {
-            Ok(answer) => self.receipt(&addr, &answer, outgoing, queue),
-            Err(error) => Err(Error::Call(error)),
+        let answer = self.core.remoting.call(&addr, request, time).await;
+        let (result, answer) = match answer {
+            Ok(answer) => (
+                self.receipt(&addr, &answer, outgoing, queue),
+                Some(answer.ext),
+            ),
+            Err(error) => (Err(Error::Call(error)), None),
         };
+        self.after(outgoing, queue, &addr, &result, answer, begun.elapsed());
+        if matches!(result, Err(Error::Call(CallError::Timeout { .. }))) {
+            // A heartbeat finds out whether the connection is dead.
+            self.core.want_heartbeat();
+        }
         self.choice
             .record(&queue.broker_name, result.is_ok().then(|| begun.elapsed()));
         match result {
@@ -273,6 +285,45 @@ impl Shared {
                 Err(error)
             }
             ok => ok,
+        }
+    }
+
+    /// Asks the hooks.
+    fn before(&self, outgoing: &Outgoing, queue: &MessageQueue, addr: &str) -> Result<()> {
+        if self.hooks.is_empty() {
+            return Ok(());
+        }
+        let sending = Sending::new(&self.group, queue, addr, outgoing);
+        let asked = self.hooks.iter().try_for_each(|hook| hook.before(&sending));
+        asked.map_err(|reason| Error::Forbidden {
+            topic: outgoing.topic.clone(),
+            reason,
+        })
+    }
+
+    /// Tells the hooks.
+    fn after(
+        &self,
+        outgoing: &Outgoing,
+        queue: &MessageQueue,
+        addr: &str,
+        result: &Result<SendReceipt>,
+        answer: Option<ExtFields>,
+        elapsed: Duration,
+    ) {
+        if self.hooks.is_empty() {
+            return;
+        }
+        let said = |key| answer.as_ref().and_then(|ext| ext.get(key));
+        let sent = Sent {
+            result: result.as_ref(),
+            elapsed,
+            region: said(property::MSG_REGION).unwrap_or("DefaultRegion"),
+            traced: said(property::TRACE_ON) != Some("false"),
+        };
+        let sending = Sending::new(&self.group, queue, addr, outgoing);
+        for hook in &self.hooks {
+            hook.after(&sending, &sent);
         }
     }
 
@@ -364,6 +415,7 @@ impl Shared {
                 .core
                 .master(&outgoing.topic, &queue.broker_name)
                 .await?;
+            self.before(outgoing, queue, &addr)?;
             match self.core.remoting.oneway(&addr, request).await {
                 Ok(()) => return Ok(()),
                 Err(error) => failed = Some(error),

@@ -12,12 +12,13 @@ use minimq_protocol::header::{
 };
 use minimq_protocol::message::MessageView;
 use minimq_protocol::message_id::OffsetId;
-use minimq_protocol::properties::name as property;
+use minimq_protocol::properties::{PropertiesBuf, name as property};
 
 use super::send::{Outgoing, Target};
 use super::{SendReceipt, Shared};
 use crate::Delivery;
 use crate::error::{Error, Result};
+use crate::hooks::{SendHook, TransactionEnd};
 use crate::message::Message;
 
 /// Time to say how a checked transaction ended.
@@ -52,6 +53,7 @@ impl TransactionState {
 pub struct Transaction {
     shared: Arc<Shared>,
     topic: String,
+    properties: PropertiesBuf,
     receipt: SendReceipt,
 }
 
@@ -91,6 +93,19 @@ impl Transaction {
             bname: Some(broker),
         };
         let request = Command::request_with(request::END_TRANSACTION, &header);
+        tell(
+            &self.shared.hooks,
+            &TransactionEnd {
+                group: &self.shared.group,
+                topic: &self.topic,
+                broker_addr: &addr,
+                id: &self.receipt.id,
+                transaction_id: self.receipt.transaction_id.as_deref(),
+                state,
+                checked: false,
+                properties: self.properties.properties(),
+            },
+        );
         Ok(self.shared.core.remoting.oneway(&addr, request).await?)
     }
 }
@@ -118,8 +133,15 @@ pub(super) async fn begin(shared: &Arc<Shared>, message: Message) -> Result<Tran
     Ok(Transaction {
         shared: shared.clone(),
         topic: outgoing.topic,
+        properties: outgoing.properties,
         receipt,
     })
+}
+
+fn tell(hooks: &[Arc<dyn SendHook>], end: &TransactionEnd<'_>) {
+    for hook in hooks {
+        hook.transaction_ended(end);
+    }
 }
 
 /// Runs the checker for a broker's question and answers it.
@@ -136,6 +158,7 @@ pub(super) fn check(shared: &Shared, addr: String, check: Command) {
         return;
     };
     let (core, group) = (shared.core.clone(), shared.group.clone());
+    let hooks = shared.hooks.clone();
     tokio::spawn(async move {
         let _permit = permit;
         let outcome = async {
@@ -145,7 +168,7 @@ pub(super) fn check(shared: &Shared, addr: String, check: Command) {
                 MessageView::parse(check.body.clone()).map_err(|e| Error::bad_answer(&addr, e))?;
             let delivery =
                 Delivery::new(&core, view, None, 0, 0).map_err(|e| Error::bad_answer(&addr, e))?;
-            let id = delivery.id();
+            let (id, asked_of) = (delivery.id(), delivery.clone());
             // A panic counts as "not known": the broker asks again.
             let checked = tokio::spawn(checker(delivery)).await;
             let (state, remark) = match checked {
@@ -166,6 +189,19 @@ pub(super) fn check(shared: &Shared, addr: String, check: Command) {
             if let Some(remark) = remark {
                 request = request.with_remark(remark);
             }
+            tell(
+                &hooks,
+                &TransactionEnd {
+                    group: &group,
+                    topic: asked_of.topic(),
+                    broker_addr: &addr,
+                    id: &id,
+                    transaction_id: header.transaction_id,
+                    state,
+                    checked: true,
+                    properties: asked_of.properties(),
+                },
+            );
             let sent =
                 tokio::time::timeout(CHECK_TIMEOUT, core.remoting.oneway(&addr, request)).await;
             sent.map_err(|_| Error::Timeout {

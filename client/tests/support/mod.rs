@@ -1,13 +1,19 @@
 //! A name server and a broker in this process, on free ports and in a temporary folder.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod fake;
+pub mod invariants;
+pub mod proxy;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use minimq_broker::{Broker, BrokerConfig};
-use minimq_client::Client;
+use minimq_client::{Client, ClientBuilder};
+use minimq_common::clock::Clock;
 use minimq_common::config::{Config, Sources};
+use minimq_filtersrv::{FilterServer, FiltersrvConfig};
 use minimq_namesrv::{NameServer, NamesrvConfig};
 use parking_lot::Mutex;
 use tempfile::TempDir;
@@ -16,7 +22,14 @@ pub struct Cluster {
     pub name_server: minimq_namesrv::Running,
     broker: Option<minimq_broker::broker::Running>,
     port: u16,
+    second: Option<minimq_broker::broker::Running>,
+    second_port: u16,
+    name_server_port: u16,
     dir: TempDir,
+    /// Further settings of the broker.
+    settings: Vec<(String, String)>,
+    /// The address the broker is known by.
+    host: &'static str,
 }
 
 fn config<T: minimq_common::config::Section>(settings: &[(&str, &str)]) -> Config<T> {
@@ -27,50 +40,108 @@ fn config<T: minimq_common::config::Section>(settings: &[(&str, &str)]) -> Confi
     Config::load(&sources).expect("settings of a test are right")
 }
 
+/// Where a broker behind a proxy is reached.
+const BEHIND: &str = "127.0.0.2";
+
+async fn name_server(dir: &std::path::Path, port: u16) -> minimq_namesrv::Running {
+    let (kv, port) = (dir.join("kv.json"), port.to_string());
+    let settings = [
+        ("bindAddress", "127.0.0.1"),
+        ("listenPort", &*port),
+        ("kvConfigPath", kv.to_str().unwrap()),
+    ];
+    NameServer::start(Arc::new(config::<NamesrvConfig>(&settings))).unwrap()
+}
+
 impl Cluster {
     pub async fn start() -> Self {
+        Self::start_with(&[]).await
+    }
+
+    /// With further settings of the broker.
+    pub async fn start_with(settings: &[(&str, &str)]) -> Self {
+        Self::start_known_by("127.0.0.1", settings).await
+    }
+
+    /// A broker that clients reach at its port, but at another loopback address: through what the test puts there.
+    pub async fn start_behind_proxy() -> (Self, proxy::Proxy) {
+        let cluster = Self::start_known_by(BEHIND, &[]).await;
+        let (outer, inner) = (cluster.broker_addr(), format!("127.0.0.1:{}", cluster.port));
+        let proxy = proxy::Proxy::start(outer.parse().unwrap(), inner.parse().unwrap()).await;
+        (cluster, proxy)
+    }
+
+    async fn start_known_by(host: &'static str, settings: &[(&str, &str)]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let kv = dir.path().join("kv.json");
-        let settings = [
-            ("bindAddress", "127.0.0.1"),
-            ("listenPort", "0"),
-            ("kvConfigPath", kv.to_str().unwrap()),
-        ];
-        let name_server = NameServer::start(Arc::new(config::<NamesrvConfig>(&settings))).unwrap();
+        let name_server = name_server(dir.path(), 0).await;
         let mut cluster = Self {
+            name_server_port: name_server.local_addr().port(),
             name_server,
             broker: None,
             port: 0,
+            second: None,
+            second_port: 0,
             dir,
+            settings: settings
+                .iter()
+                .map(|(key, value)| ((*key).to_owned(), (*value).to_owned()))
+                .collect(),
+            host,
         };
         cluster.start_broker().await;
         cluster
     }
 
+    pub async fn stop_name_server(&mut self) {
+        self.name_server.stop(Duration::ZERO).await;
+    }
+
+    /// Again, at the same port, knowing nothing.
+    pub async fn start_name_server(&mut self) {
+        self.name_server = name_server(self.dir.path(), self.name_server_port).await;
+    }
+
     pub async fn start_broker(&mut self) {
-        let store = self.dir.path().join("store");
-        let (names, port) = (
-            self.name_server.local_addr().to_string(),
-            self.port.to_string(),
-        );
-        let settings = [
+        let running = self.run_broker("broker-a", self.port).await;
+        self.port = running.local_addr().port();
+        self.broker = Some(running);
+    }
+
+    /// Beside the first one.
+    pub async fn start_second_broker(&mut self) {
+        let running = self.run_broker("broker-b", self.second_port).await;
+        self.second_port = running.local_addr().port();
+        self.second = Some(running);
+    }
+
+    pub async fn stop_second_broker(&mut self) {
+        if let Some(broker) = self.second.take() {
+            broker.stop().await.unwrap();
+        }
+    }
+
+    async fn run_broker(&self, name: &str, port: u16) -> minimq_broker::broker::Running {
+        let store = self.dir.path().join(name);
+        let (names, port) = (self.name_server_addr(), port.to_string());
+        let mut settings = vec![
             ("bindAddress", "127.0.0.1"),
-            ("brokerIP1", "127.0.0.1"),
-            ("brokerIP2", "127.0.0.1"),
+            ("brokerIP1", self.host),
+            ("brokerIP2", self.host),
             ("listenPort", &port),
             ("namesrvAddr", &names),
-            ("brokerName", "broker-a"),
+            ("registerNameServerPeriod", "10000"),
+            ("brokerName", name),
             ("storePathRootDir", store.to_str().unwrap()),
             ("mapedFileSizeCommitLog", "16777216"),
             ("mapedFileSizeConsumeQueue", "600000"),
             ("diskSpaceWarningLevelRatio", "100"),
             ("diskSpaceCleanForciblyRatio", "100"),
         ];
-        let running = Broker::start(config::<BrokerConfig>(&settings), |_| ())
+        let further = self.settings.iter();
+        settings.extend(further.map(|(key, value)| (key.as_str(), value.as_str())));
+        Broker::start(config::<BrokerConfig>(&settings), |_| ())
             .await
-            .unwrap();
-        self.port = running.local_addr().port();
-        self.broker = Some(running);
+            .unwrap()
     }
 
     pub async fn stop_broker(&mut self) {
@@ -80,16 +151,54 @@ impl Cluster {
     }
 
     pub fn broker_addr(&self) -> String {
-        format!("127.0.0.1:{}", self.port)
+        format!("{}:{}", self.host, self.port)
+    }
+
+    pub fn name_server_addr(&self) -> String {
+        self.name_server.local_addr().to_string()
+    }
+
+    /// Where everything is kept; goes with the cluster.
+    pub fn folder(&self) -> &std::path::Path {
+        self.dir.path()
+    }
+
+    pub fn client_builder(&self) -> ClientBuilder {
+        Client::builder()
+            .name_servers(self.name_server_addr())
+            .offset_dir(self.dir.path().join("offsets"))
     }
 
     pub async fn client(&self) -> Client {
-        Client::builder()
-            .name_servers(self.name_server.local_addr().to_string())
-            .offset_dir(self.dir.path().join("offsets"))
-            .build()
+        self.client_builder().build().await.unwrap()
+    }
+
+    /// A filter server that the broker knows, on a free port.
+    pub async fn filter_server(&self) -> minimq_filtersrv::Running {
+        self.filter_server_at(0).await
+    }
+
+    /// The same on that port.
+    pub async fn filter_server_at(&self, port: u16) -> minimq_filtersrv::Running {
+        let mut sources = Sources::default();
+        sources.set_key("bindAddress", "127.0.0.1");
+        sources.set_key("listenPort", &port.to_string());
+        sources.set_key("connectWhichBroker", &self.broker_addr());
+        // Debug builds of filters are slow, and test machines busy.
+        for key in [
+            "filterMessageTimeout",
+            "filterStartTimeout",
+            "filterBatchTimeout",
+        ] {
+            sources.set_key(key, "10000");
+        }
+        let config: Config<FiltersrvConfig> =
+            Config::load_with(&sources, FiltersrvConfig::finish, Clock::system()).unwrap();
+        let running = FilterServer::start(&config).unwrap();
+        tokio::time::timeout(Duration::from_secs(40), running.registered())
             .await
-            .unwrap()
+            .unwrap();
+        running
     }
 
     /// Creates a topic with that many queues and waits until the name server knows it.
@@ -100,12 +209,20 @@ impl Cluster {
             write_queue_nums: queues,
             ..minimq_protocol::body::TopicConfig::new(topic)
         };
+        let mut brokers = vec![self.broker_addr()];
+        brokers.extend(
+            self.second
+                .as_ref()
+                .map(|second| second.local_addr().to_string()),
+        );
         eventually("the topic is created", async || {
-            admin
-                .create_topic(&self.broker_addr(), &config)
-                .await
-                .is_ok()
-                && admin.topic_route(topic).await.is_ok()
+            for broker in &brokers {
+                if admin.create_topic(broker, &config).await.is_err() {
+                    return false;
+                }
+            }
+            let route = admin.topic_route(topic).await;
+            route.is_ok_and(|route| route.each_broker().count() == brokers.len())
         })
         .await;
     }

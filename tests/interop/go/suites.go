@@ -20,6 +20,7 @@ import (
 
 var suites = map[string]func(*checks){
 	"basic": basic, "transaction": transaction, "sql": sql, "request-reply": requestReply, "trace": trace, "acl": acl, "tls": tls,
+	"pair-send": pairSend, "pair-receive": pairReceive,
 }
 
 var all = consumer.MessageSelector{Type: consumer.TAG, Expression: "*"}

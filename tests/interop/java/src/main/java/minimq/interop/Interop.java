@@ -40,6 +40,8 @@ public final class Interop {
             case "filter": new Features(checks).filter(); break;
             case "acl": new Security(checks).acl(); break;
             case "tls": new Security(checks).tls(); break;
+            case "pair-send": new Pair(checks).send(); break;
+            case "pair-receive": new Pair(checks).receive(); break;
             case "mqadmin": new Mqadmin(checks).run(); break;
             default:
                 System.err.println("no such suite: " + suite);
