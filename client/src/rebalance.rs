@@ -81,11 +81,22 @@ impl Allocation {
         queues.sort_by(java_queue_order);
         let mut ids = ids.to_vec();
         ids.sort_by(|a, b| java_order(a, b));
-        let index = ids
-            .iter()
-            .position(|id| id == own)
-            .ok_or_else(|| AllocationError::NotAMember(own.to_owned()))?;
-        self.share(own, index, &queues, &ids)
+        let mut part: Vec<MessageQueue> = Vec::new();
+        let mut member = false;
+        // A broker that has not yet noticed the end of an old connection lists its client twice. The others leave both
+        // shares to it: it has to take both.
+        for (index, _) in ids.iter().enumerate().filter(|(_, id)| *id == own) {
+            member = true;
+            for queue in self.share(own, index, &queues, &ids)? {
+                if !part.contains(&queue) {
+                    part.push(queue);
+                }
+            }
+        }
+        match member {
+            true => Ok(part),
+            false => Err(AllocationError::NotAMember(own.to_owned())),
+        }
     }
 
     fn share(
@@ -381,12 +392,17 @@ mod tests {
             members in proptest::collection::btree_set("[abc][a-z0-9]{0,5}", 1..12),
             which in 0usize..6,
             turn in 0usize..60,
+            twice in any::<bool>(),
         ) {
             // Brokers in rooms `a`, `b` and `c`: both `a@1`, as machine rooms want it, and by their first letter.
             let all: Vec<MessageQueue> = (0..count)
                 .map(|n| MessageQueue::new("t", format!("{}@{}", ["a", "b", "c"][n % 3], n % 7), n as i32))
                 .collect();
             let ids: Vec<String> = members.into_iter().collect();
+            let mut listed = ids.clone();
+            if twice {
+                listed.extend(ids.first().cloned());
+            }
             let mut owned = Vec::new();
             for (at, own) in ids.iter().enumerate() {
                 let strategy = match which {
@@ -401,7 +417,7 @@ mod tests {
                     // By hand: every member is given its part.
                     _ => Allocation::Fixed(all.iter().skip(at).step_by(ids.len()).cloned().collect()),
                 };
-                let (mut queues, mut ids) = (all.clone(), ids.clone());
+                let (mut queues, mut ids) = (all.clone(), listed.clone());
                 queues.rotate_left(turn % count);
                 let by = turn % ids.len();
                 ids.rotate_left(by);

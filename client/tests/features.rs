@@ -217,7 +217,7 @@ async fn hooks_see_and_forbid_and_traces_tell_of_everything() {
 async fn signed_requests_are_served_and_others_are_not() {
     let dir = tempfile::tempdir().unwrap();
     let accounts = dir.path().join("plain_acl.yml");
-    let text = "accounts:\n  - accessKey: reader\n    secretKey: readersecret\n    defaultTopicPerm: PUB|SUB\n    defaultGroupPerm: SUB\n  - accessKey: admin\n    secretKey: adminsecret12\n    admin: true\n";
+    let text = "accounts:\n  - accessKey: reader-account\n    secretKey: readersecret\n    defaultTopicPerm: PUB|SUB\n    defaultGroupPerm: SUB\n  - accessKey: admin-account\n    secretKey: adminsecret12\n    admin: true\n";
     std::fs::write(&accounts, text).unwrap();
     let settings = [
         ("aclEnable", "true"),
@@ -229,7 +229,7 @@ async fn signed_requests_are_served_and_others_are_not() {
         let builder = cluster.client_builder().credentials(account);
         builder.build().await.unwrap()
     };
-    let client = as_user("reader", "readersecret").await;
+    let client = as_user("reader-account", "readersecret").await;
     let producer = client.producer("signed-producer").build().await.unwrap();
     producer
         .send(Message::new("signed", "hello").key("k"))
@@ -243,7 +243,7 @@ async fn signed_requests_are_served_and_others_are_not() {
     eventually("it comes", async || seen.count("hello") == 1).await;
     consumer.shutdown().await;
     for wrong in [
-        as_user("reader", "anothersecret").await,
+        as_user("reader-account", "anothersecret").await,
         as_user("nobody", "readersecret").await,
         cluster.client().await,
     ] {
@@ -497,6 +497,10 @@ async fn a_suspended_consumer_rests_and_goes_on() {
     let producer = client.producer("rest-producer").build().await.unwrap();
     producer.send(Message::new("rest", "first")).await.unwrap();
     eventually("it consumes", async || seen.count("first") == 1).await;
+    eventually("it has all queues", async || {
+        consumer.assignment().len() == 2
+    })
+    .await;
     consumer.suspend();
     let id = client.client_id();
     let pulled = async || {
@@ -546,6 +550,10 @@ async fn tools_see_the_state_and_run_the_handler() {
     let producer = client.producer("seen-producer").build().await.unwrap();
     let receipt = producer.send(Message::new("seen", "x")).await.unwrap();
     eventually("it is consumed", async || seen.count("x") == 1).await;
+    eventually("it has all queues", async || {
+        consumer.assignment().len() == 3
+    })
+    .await;
     let admin = client.admin();
     let info = admin
         .running_info("seen-consumer", client.client_id(), true)

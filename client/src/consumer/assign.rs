@@ -147,7 +147,7 @@ impl Engine {
             .consumer_id_list;
         let own = &self.core.client_id;
         if ids.iter().filter(|id| *id == own).count() > 1 {
-            tracing::warn!(group = self.group, client_id = %own, "another client has the same id: queues are consumed twice or not at all; give each its own instance name");
+            tracing::warn!(group = self.group, client_id = %own, "this client id is listed twice: by an old connection that the broker still takes for open, or by another client, which must have an instance name of its own");
         }
         match self
             .settings
