@@ -1,6 +1,6 @@
 //! The engine of a consumer: what its tasks share, start and end.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -56,6 +56,8 @@ pub(crate) struct Engine {
     pub(crate) releasing: Mutex<HashSet<MessageQueue>>,
     /// Offsets to begin at next, instead of the stored ones.
     pub(crate) restarts: Mutex<BTreeMap<MessageQueue, i64>>,
+    /// Queues whose lock was asked for and not given back.
+    pub(crate) locks: Mutex<BTreeSet<MessageQueue>>,
     /// Queues whose lock another member has, and since when.
     pub(crate) refused: Mutex<BTreeMap<MessageQueue, Instant>>,
     pub(crate) rebalance_lock: tokio::sync::Mutex<()>,
@@ -143,6 +145,7 @@ impl Engine {
             queues: Mutex::default(),
             releasing: Mutex::default(),
             restarts: Mutex::default(),
+            locks: Mutex::default(),
             refused: Mutex::default(),
             rebalance_lock: tokio::sync::Mutex::default(),
             wanted: Notify::new(),
@@ -334,8 +337,12 @@ impl Engine {
             tracing::warn!(%error, "offsets are not written");
         }
         if self.locks_queues() {
-            self.unlock(queues.iter().map(|queue| (*queue.queue).clone()).collect())
-                .await;
+            // A round of sharing out may have been cut off right after it asked for locks: these too. Queues that are being
+            // released are unlocked when their handlers have ended.
+            let releasing = self.releasing.lock().clone();
+            let locks = std::mem::take(&mut *self.locks.lock());
+            let locks = locks.into_iter().filter(|queue| !releasing.contains(queue));
+            self.unlock(locks.collect()).await;
         }
         if let Some(tracer) = &self.tracer {
             tracer.flush().await;

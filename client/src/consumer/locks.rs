@@ -39,12 +39,20 @@ impl Engine {
             .map(|queue| queue.topic.clone())
             .unwrap_or_default();
         let addr = self.core.master(&topic, broker).await?;
-        let request =
-            Command::request(request::LOCK_BATCH_MQ).with_body(self.lock_body(queues).to_wire());
+        // Before the request: whoever drops this future half-way may have got them.
+        self.locks.lock().extend(queues.iter().cloned());
+        let request = Command::request(request::LOCK_BATCH_MQ)
+            .with_body(self.lock_body(queues.clone()).to_wire());
         let answer = self.core.call(&addr, request, TIMEOUT).await?;
-        let body = LockBatchResponseBody::from_json(&answer.body)
-            .map_err(|error| Error::bad_answer(&addr, error))?;
-        Ok(body.lock_ok_mq_set)
+        let locked = LockBatchResponseBody::from_json(&answer.body)
+            .map_err(|error| Error::bad_answer(&addr, error))?
+            .lock_ok_mq_set;
+        let mut locks = self.locks.lock();
+        for queue in queues.iter().filter(|queue| !locked.contains(queue)) {
+            locks.remove(queue);
+        }
+        drop(locks);
+        Ok(locked)
     }
 
     fn lock_body(&self, queues: Vec<MessageQueue>) -> LockBatchBody {
@@ -57,6 +65,7 @@ impl Engine {
 
     /// Gives locks back.
     pub(super) async fn unlock(&self, queues: Vec<MessageQueue>) {
+        self.locks.lock().retain(|queue| !queues.contains(queue));
         join_all(by_broker(queues).into_iter().map(|(broker, queues)| async move {
             let topic = queues.first().map(|queue| queue.topic.clone()).unwrap_or_default();
             let request = Command::request(request::UNLOCK_BATCH_MQ).with_body(self.lock_body(queues).to_wire());

@@ -194,7 +194,14 @@ impl Cluster {
         }
         let config: Config<FiltersrvConfig> =
             Config::load_with(&sources, FiltersrvConfig::finish, Clock::system()).unwrap();
-        let running = FilterServer::start(&config).unwrap();
+        // Somebody else may have the port for a moment.
+        let started = Mutex::new(None);
+        eventually("the filter server has its port", async || {
+            *started.lock() = FilterServer::start(&config).ok();
+            started.lock().is_some()
+        })
+        .await;
+        let running = started.into_inner().unwrap();
         tokio::time::timeout(Duration::from_secs(40), running.registered())
             .await
             .unwrap();
