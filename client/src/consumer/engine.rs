@@ -58,6 +58,8 @@ pub(crate) struct Engine {
     pub(crate) restarts: Mutex<BTreeMap<MessageQueue, i64>>,
     /// Queues whose lock was asked for and not given back.
     pub(crate) locks: Mutex<BTreeSet<MessageQueue>>,
+    /// Read while locks are asked for.
+    pub(crate) asking: tokio::sync::RwLock<()>,
     /// Queues whose lock another member has, and since when.
     pub(crate) refused: Mutex<BTreeMap<MessageQueue, Instant>>,
     pub(crate) rebalance_lock: tokio::sync::Mutex<()>,
@@ -146,6 +148,7 @@ impl Engine {
             releasing: Mutex::default(),
             restarts: Mutex::default(),
             locks: Mutex::default(),
+            asking: tokio::sync::RwLock::default(),
             refused: Mutex::default(),
             rebalance_lock: tokio::sync::Mutex::default(),
             wanted: Notify::new(),
@@ -339,6 +342,7 @@ impl Engine {
         if self.locks_queues() {
             // A round of sharing out may have been cut off right after it asked for locks: these too. Queues that are being
             // released are unlocked when their handlers have ended.
+            let _all_answered = self.asking.write().await;
             let releasing = self.releasing.lock().clone();
             let locks = std::mem::take(&mut *self.locks.lock());
             let locks = locks.into_iter().filter(|queue| !releasing.contains(queue));

@@ -21,16 +21,35 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 
 impl Engine {
     /// Locks queues; those that are locked now. A broker that does not answer locks none.
-    pub(super) async fn lock(&self, queues: Vec<MessageQueue>) -> HashSet<MessageQueue> {
+    pub(super) async fn lock(self: &Arc<Self>, queues: Vec<MessageQueue>) -> HashSet<MessageQueue> {
         let asked = by_broker(queues)
             .into_iter()
             .map(|(broker, queues)| async move {
-                self.lock_at(&broker, queues).await.unwrap_or_else(|error| {
+                let asked = self.ask(broker.clone(), queues).await;
+                asked.unwrap_or_else(|error| {
                     tracing::debug!(%broker, %error, "queues are not locked");
                     Vec::new()
                 })
             });
         join_all(asked).await.into_iter().flatten().collect()
+    }
+
+    /// Asks in a task of its own, which goes on to the answer even if this future is dropped: brokers may take a request to
+    /// unlock before one to lock that was sent earlier, so who gives locks back at the end waits for these answers.
+    async fn ask(
+        self: &Arc<Self>,
+        broker: String,
+        queues: Vec<MessageQueue>,
+    ) -> Result<Vec<MessageQueue>> {
+        let engine = self.clone();
+        let asked = tokio::spawn(async move {
+            let _asking = engine.asking.read().await;
+            match engine.stopping.is_cancelled() {
+                true => Err(Error::Closed),
+                false => engine.lock_at(&broker, queues).await,
+            }
+        });
+        asked.await.unwrap_or(Err(Error::Closed))
     }
 
     async fn lock_at(&self, broker: &str, queues: Vec<MessageQueue>) -> Result<Vec<MessageQueue>> {
@@ -39,7 +58,7 @@ impl Engine {
             .map(|queue| queue.topic.clone())
             .unwrap_or_default();
         let addr = self.core.master(&topic, broker).await?;
-        // Before the request: whoever drops this future half-way may have got them.
+        // Before the request: the broker may lock them and its answer be lost.
         self.locks.lock().extend(queues.iter().cloned());
         let request = Command::request(request::LOCK_BATCH_MQ)
             .with_body(self.lock_body(queues.clone()).to_wire());
@@ -90,7 +109,7 @@ impl Engine {
                 let engine = self.clone();
                 async move {
                     // A broker that does not answer changes nothing: the locks age by themselves.
-                    let Ok(locked) = engine.lock_at(&broker, queues.clone()).await else {
+                    let Ok(locked) = engine.ask(broker, queues.clone()).await else {
                         return;
                     };
                     for queue in queues {
