@@ -144,6 +144,26 @@ async fn a_broker_that_is_killed_and_comes_back_gets_its_consumers_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_broker_that_comes_back_at_another_address_is_found() {
+    let mut cluster = Cluster::start().await;
+    cluster.topic("moved", 4).await;
+    let invariants = Invariants::default();
+    let client = cluster.client().await;
+    let consumer = consumer(&client, "moved", &invariants).await;
+    let other = cluster.client().await;
+    let traffic = Traffic::start(producer(&other).await, "moved", &invariants);
+    flows(&invariants).await;
+    let before = cluster.broker_addr();
+    cluster.move_broker().await;
+    assert_ne!(before, cluster.broker_addr());
+    flows(&invariants).await;
+    traffic.end().await;
+    invariants.hold().await;
+    one_owner_each(std::slice::from_ref(&consumer), "moved", 4).await;
+    consumer.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_name_servers_everything_known_goes_on() {
     let mut cluster = Cluster::start().await;
     cluster.topic("names", 2).await;

@@ -107,6 +107,13 @@ impl Cluster {
         self.broker = Some(running);
     }
 
+    /// Ends the broker and starts it on the same store at another port.
+    pub async fn move_broker(&mut self) {
+        self.stop_broker().await;
+        self.port = 0;
+        self.start_broker().await;
+    }
+
     /// Beside the first one.
     pub async fn start_second_broker(&mut self) {
         let running = self.run_broker("broker-b", self.second_port).await;
