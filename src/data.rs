@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use tempfile::TempDir;
+use minimq_common::temporary::TemporaryFolder;
 
 /// Below this a cluster does not start, bytes.
 const LEAST_FREE: u64 = 512 * 1024 * 1024;
@@ -46,7 +46,7 @@ pub enum DataError {
 #[derive(Debug)]
 pub(crate) struct DataFolder {
     path: PathBuf,
-    _temporary: Option<TempDir>,
+    _temporary: Option<TemporaryFolder>,
 }
 
 impl DataFolder {
@@ -60,7 +60,7 @@ impl DataFolder {
                 }
             }
             Data::Temporary => {
-                let temporary = tempfile::Builder::new().prefix("minimq-").tempdir();
+                let temporary = TemporaryFolder::new();
                 let temporary = temporary.map_err(|source| io(&std::env::temp_dir(), source))?;
                 Self {
                     path: temporary.path().to_owned(),

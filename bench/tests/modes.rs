@@ -31,7 +31,7 @@ fn is_sound(line: &str, report: &Report) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn every_mode_loads_a_broker() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = minimq_common::temporary::TemporaryFolder::new().unwrap();
     let mut sources = Sources::default();
     for (key, value) in [
         ("bindAddress", "127.0.0.1"),
@@ -73,7 +73,7 @@ async fn every_mode_loads_a_broker() {
 
 #[test]
 fn the_yardstick_takes_the_same_loads() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = minimq_common::temporary::TemporaryFolder::new().unwrap();
     for option in ["", " --fdatasync"] {
         let line = format!(
             "minimq-bench append-echo --listen 127.0.0.1:0 --file {}{option}",

@@ -70,13 +70,8 @@ pub enum StartError {
     #[error("access control: {0}")]
     Access(#[from] AclFileError),
     /// A socket cannot be bound.
-    #[error("cannot listen on {address}: {source}")]
-    Listen {
-        /// The address.
-        address: SocketAddr,
-        /// The system's reason.
-        source: std::io::Error,
-    },
+    #[error("{0}")]
+    Listen(std::io::Error),
     /// A setting is wrong together with others, or the machine lacks what it needs.
     #[error("{0}")]
     Setting(String),
@@ -340,6 +335,7 @@ impl Running {
             broker.topics.save();
             broker.groups.save();
             broker.offsets.save();
+            broker.delay.save();
             broker.save_filters();
             broker.store.on_dispatch(None);
             broker.store.close()
@@ -362,9 +358,8 @@ impl Listeners {
         if main.port() == 0 {
             // Found and let go: the server binds it again right away.
             let probe = std::net::TcpListener::bind(main).and_then(|l| l.local_addr());
-            let addr = probe.map_err(|source| StartError::Listen {
-                address: main,
-                source,
+            let addr = probe.map_err(|error| {
+                StartError::Listen(minimq_remoting::cannot_listen(&main, &error))
             })?;
             return Ok(Self {
                 addrs: vec![addr],
@@ -388,9 +383,8 @@ impl Listeners {
             ..Limits::default()
         };
         config.tls = crate::server::tls(&broker.config);
-        let address = config.addrs[0];
         let server = Server::bind(config, Arc::new(BrokerService::new(broker.clone())))
-            .map_err(|source| StartError::Listen { address, source })?;
+            .map_err(StartError::Listen)?;
         Ok(server.spawn())
     }
 }

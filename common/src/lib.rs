@@ -4,7 +4,7 @@
 //! * [`properties_file`]: Java's `.properties` dialect, comments and order kept
 //! * [`atomic_file`]: state files that survive a power cut, with a `.bak` of the content before
 //! * [`acl`]: who may do what, by `plain_acl.yml`
-//! * [`clock`], [`shutdown`], [`logging`], [`limits`], [`memory`], [`names`], [`ready`]
+//! * [`clock`], [`shutdown`], [`logging`], [`limits`], [`memory`], [`names`], [`ready`], [`temporary`]
 //!
 //! Nothing here knows a request code's handler, a topic table or a socket.
 
@@ -21,3 +21,4 @@ pub mod names;
 pub mod properties_file;
 pub mod ready;
 pub mod shutdown;
+pub mod temporary;

@@ -101,13 +101,8 @@ impl FilterServer {
         let engine = Engine::new(keys.engine())?;
         let compiler = Compiler::start(engine.clone(), keys.max_compile_queue)?;
         let listening = std::net::TcpListener::bind(keys.listen_addr()?).map_err(|error| {
-            io::Error::new(
-                error.kind(),
-                format!(
-                    "cannot listen on {}:{}: {error}",
-                    keys.bind_address, keys.listen_port
-                ),
-            )
+            let address = format!("{}:{}", keys.bind_address, keys.listen_port);
+            minimq_remoting::cannot_listen(&address, &error)
         })?;
         // Found and let go: the server binds it again right away.
         let addr = listening.local_addr()?;

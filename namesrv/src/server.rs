@@ -41,11 +41,6 @@ pub enum StartError {
     /// The file of accounts.
     #[error("aclFile: {0}")]
     Accounts(#[from] AclFileError),
-    /// Another process has the port.
-    #[error(
-        "{0}; another process uses this port: stop it, or choose another by --listen or listenPort"
-    )]
-    PortInUse(io::Error),
     /// The port, or a file of TLS.
     #[error("{0}")]
     Listen(io::Error),
@@ -108,10 +103,7 @@ impl NameServer {
             tls: keys.tls(),
         };
         let handler = Arc::new(Handler(state.clone()));
-        let server = Server::bind(server, handler).map_err(|error| match error.kind() {
-            io::ErrorKind::AddrInUse => StartError::PortInUse(error),
-            _ => StartError::Listen(error),
-        })?;
+        let server = Server::bind(server, handler).map_err(StartError::Listen)?;
         let running = Running {
             server: server.spawn(),
             state,

@@ -58,6 +58,6 @@ pub use connection::{Connection, PendingCall, RequestSigner};
 pub use error::{CallError, CloseReason, SendError};
 pub use frame_buffer::FrameBuffer;
 pub use limits::Limits;
-pub use server::{Server, ServerConfig, ServerHandle};
+pub use server::{Server, ServerConfig, ServerHandle, cannot_listen};
 pub use service::{NoServerRequests, ServerRequests, Service};
 pub use tls::{ClientAuth, ClientTls, ServerTls, TlsError, TlsMode};

@@ -316,6 +316,23 @@ fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
         socket.listen(BACKLOG)?;
         TcpListener::from_std(socket.into())
     };
-    bind()
-        .map_err(|error| io::Error::new(error.kind(), format!("cannot listen on {addr}: {error}")))
+    bind().map_err(|error| cannot_listen(&addr, &error))
+}
+
+/// Why an address cannot be listened on, and what to do about it; `addr` as the user knows it.
+pub fn cannot_listen(addr: &impl std::fmt::Display, error: &io::Error) -> io::Error {
+    let remedy = match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "; another process uses this port: stop it, or choose another (key listenPort; of minimq --port-base)"
+        }
+        io::ErrorKind::AddrNotAvailable => {
+            "; this machine does not have that address: see bindAddress"
+        }
+        io::ErrorKind::PermissionDenied => "; ports below 1024 need root: choose one above",
+        _ => "",
+    };
+    io::Error::new(
+        error.kind(),
+        format!("cannot listen on {addr}: {error}{remedy}"),
+    )
 }

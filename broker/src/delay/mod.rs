@@ -144,7 +144,6 @@ impl Broker {
                 .arrival
                 .wait(sleep.max(Duration::from_millis(1)), stopping);
         }
-        self.delay.save();
     }
 
     /// Ends the waiting of the delivery thread.

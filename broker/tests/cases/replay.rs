@@ -166,7 +166,7 @@ accounts:
 
 #[tokio::test(flavor = "multi_thread")]
 async fn recorded_signatures_are_taken_and_forged_ones_refused() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = minimq_common::temporary::TemporaryFolder::new().unwrap();
     let file = folder.path().join("plain_acl.yml");
     std::fs::write(&file, ACCOUNTS).unwrap();
     let accounts = format!("aclFile={}", file.display());

@@ -22,7 +22,7 @@ pub const LONG: Duration = Duration::from_secs(20);
 /// A broker `b0` of cluster `C1`.
 pub struct TestBroker {
     running: Option<Running>,
-    folder: tempfile::TempDir,
+    folder: minimq_common::temporary::TemporaryFolder,
     settings: Vec<String>,
 }
 
@@ -35,7 +35,7 @@ impl TestBroker {
     pub async fn start_with(settings: &[&str]) -> Self {
         let mut broker = Self {
             running: None,
-            folder: tempfile::tempdir().unwrap(),
+            folder: minimq_common::temporary::TemporaryFolder::new().unwrap(),
             settings: settings.iter().map(ToString::to_string).collect(),
         };
         broker.open().await;

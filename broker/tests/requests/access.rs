@@ -37,7 +37,7 @@ const ADMINS_ONLY: [i32; 15] = [
 ];
 
 async fn start(rules: &str) -> Harness {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = minimq_common::temporary::TemporaryFolder::new().unwrap();
     std::fs::create_dir(folder.path().join("conf")).unwrap();
     std::fs::write(folder.path().join("conf/plain_acl.yml"), rules).unwrap();
     let settings = ["aclEnable=true", "filterServerAccessKey=filter-user"];

@@ -146,7 +146,7 @@ async fn security_01_published_exploits_change_nothing_and_are_logged() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_takes_effect_at_once_and_keeps_the_files_comments() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = minimq_common::temporary::TemporaryFolder::new().unwrap();
     let file = folder.path().join("broker.conf");
     std::fs::write(&file, "# kept\ntraceOn=true\n\nbrokerName=b0\n").unwrap();
     let broker = Harness::start_in(folder, &[]).await;

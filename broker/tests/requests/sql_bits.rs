@@ -198,7 +198,7 @@ fn messages_and_bits(broker: &Harness, topic: &str, queue_id: i32) -> Vec<(Messa
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn bits_that_a_4_9_8_broker_stored_are_ours_and_spare_no_message_too_many() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = minimq_common::temporary::TemporaryFolder::new().unwrap();
     let archive = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/golden/store/cqext.tar.gz");
     let unpacked = std::process::Command::new("tar")
         .arg("-xzf")

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use minimq_broker::broker::Running;
 use minimq_broker::{Broker, BrokerConfig};
 use minimq_common::config::{Config, Sources};
+use minimq_common::temporary::TemporaryFolder;
 use minimq_protocol::body::{ConsumerData, HeartbeatData, ProducerData, SubscriptionData};
 use minimq_protocol::code::request;
 use minimq_protocol::header::*;
@@ -21,7 +22,7 @@ pub(crate) const TIMEOUT: Duration = Duration::from_secs(20);
 /// A running broker and a client of it.
 pub(crate) struct Harness {
     pub(crate) broker: Arc<Broker>,
-    pub(crate) folder: Arc<tempfile::TempDir>,
+    pub(crate) folder: Arc<TemporaryFolder>,
     pub(crate) client: Client,
     pub(crate) addr: String,
     /// Requests of the broker to the client, with what it answers to each.
@@ -128,15 +129,15 @@ fn copy_folder(from: &Path, to: &Path) {
 
 impl Harness {
     pub(crate) async fn start(settings: &[&str]) -> Self {
-        Self::start_in(tempfile::tempdir().unwrap(), settings).await
+        Self::start_in(TemporaryFolder::new().unwrap(), settings).await
     }
 
-    pub(crate) async fn start_in(folder: tempfile::TempDir, settings: &[&str]) -> Self {
+    pub(crate) async fn start_in(folder: TemporaryFolder, settings: &[&str]) -> Self {
         let settings = settings.iter().map(|pair| (*pair).to_owned()).collect();
         Self::start_with(Arc::new(folder), settings).await
     }
 
-    async fn start_with(folder: Arc<tempfile::TempDir>, settings: Vec<String>) -> Self {
+    async fn start_with(folder: Arc<TemporaryFolder>, settings: Vec<String>) -> Self {
         let running = start_broker(folder.path(), &settings).await;
         let (client, received) = new_client();
         Self {
@@ -166,7 +167,7 @@ impl Harness {
     /// What a power cut leaves that reached the log at `end`: another broker, with other settings, on a copy of the
     /// store as it lies there now, without the log from there on.
     pub(crate) async fn cut_at(self, end: i64, settings: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = TemporaryFolder::new().unwrap();
         copy_folder(self.folder.path(), folder.path());
         let log = folder.path().join("store/commitlog/00000000000000000000");
         let mut bytes = std::fs::read(&log).unwrap();

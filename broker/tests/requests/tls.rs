@@ -27,7 +27,7 @@ async fn is_served(broker: &Harness, tls: bool) -> bool {
 }
 
 async fn start(mode: &str) -> Harness {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = minimq_common::temporary::TemporaryFolder::new().unwrap();
     let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
     let (cert, key) = (
         folder.path().join("cert.pem"),

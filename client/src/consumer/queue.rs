@@ -173,6 +173,8 @@ impl Engine {
 
 /// Pulls until the queue is dropped.
 async fn pull_loop(engine: Arc<Engine>, queue: Arc<AssignedQueue>) {
+    // In a row. What a heartbeat or a new route mends is over at the second try; an outage is told of once.
+    let mut failures = 0_u32;
     loop {
         if engine.is_suspended() {
             let resumed = engine.resumed.notified();
@@ -190,6 +192,7 @@ async fn pull_loop(engine: Arc<Engine>, queue: Arc<AssignedQueue>) {
         let begun = Instant::now();
         match engine.pull(&queue).await {
             Ok(Pulled::Messages { messages, next }) => {
+                failures = 0;
                 engine
                     .stats
                     .pulled(&queue.queue.topic, messages.len(), begun.elapsed());
@@ -213,7 +216,12 @@ async fn pull_loop(engine: Arc<Engine>, queue: Arc<AssignedQueue>) {
             }
             Ok(Pulled::FlowControl) => tokio::time::sleep(AFTER_FLOW_CONTROL).await,
             Err(error) => {
-                tracing::debug!(queue = %queue.queue, group = engine.group, %error, "pull failed");
+                failures = failures.saturating_add(1);
+                if failures == 2 {
+                    tracing::warn!(queue = %queue.queue, group = engine.group, %error, "pulling failed twice; it is tried on");
+                } else {
+                    tracing::debug!(queue = %queue.queue, group = engine.group, %error, "pulling failed");
+                }
                 engine.recover_from(&queue.queue.topic, &error).await;
                 let pause = match error {
                     Error::NoFilterServer { .. } => WITHOUT_FILTER_SERVER,

@@ -13,10 +13,10 @@ use minimq_broker::{Broker, BrokerConfig};
 use minimq_client::{Client, ClientBuilder};
 use minimq_common::clock::Clock;
 use minimq_common::config::{Config, Sources};
+use minimq_common::temporary::TemporaryFolder;
 use minimq_filtersrv::{FilterServer, FiltersrvConfig};
 use minimq_namesrv::{NameServer, NamesrvConfig};
 use parking_lot::Mutex;
-use tempfile::TempDir;
 
 pub struct Cluster {
     pub name_server: minimq_namesrv::Running,
@@ -25,7 +25,7 @@ pub struct Cluster {
     second: Option<minimq_broker::broker::Running>,
     second_port: u16,
     name_server_port: u16,
-    dir: TempDir,
+    dir: TemporaryFolder,
     /// Further settings of the broker.
     settings: Vec<(String, String)>,
     /// The address the broker is known by.
@@ -72,7 +72,7 @@ impl Cluster {
     }
 
     async fn start_known_by(host: &'static str, settings: &[(&str, &str)]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = TemporaryFolder::new().unwrap();
         let name_server = name_server(dir.path(), 0).await;
         let mut cluster = Self {
             name_server_port: name_server.local_addr().port(),

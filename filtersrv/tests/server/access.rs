@@ -31,7 +31,7 @@ const ACCOUNTS: &str = "accounts:
 #[tokio::test(flavor = "multi_thread")]
 async fn uploads_and_pulls_need_the_right_to_consume_the_topic_as_the_group() {
     let broker = FakeBroker::start(|_| Some(answer(19, 0, Vec::new())));
-    let folder = tempfile::tempdir().unwrap();
+    let folder = minimq_common::temporary::TemporaryFolder::new().unwrap();
     let file = folder.path().join("plain_acl.yml");
     std::fs::write(&file, ACCOUNTS).unwrap();
     let server = filter_server(

@@ -271,7 +271,7 @@ async fn route(name_server: SocketAddr, topic: &str) -> Option<TopicRouteData> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn routes_list_filter_servers_while_they_are_there() {
-    let folder = tempfile::tempdir().unwrap();
+    let folder = minimq_common::temporary::TemporaryFolder::new().unwrap();
     let mut sources = Sources::default();
     sources.set("listenPort=0").unwrap();
     sources.set("bindAddress=127.0.0.1").unwrap();

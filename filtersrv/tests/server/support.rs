@@ -124,7 +124,7 @@ pub(crate) async fn filter_server(broker: &str, sets: &[&str]) -> Running {
 
 /// Broker, filter server and their folder.
 pub(crate) struct Setting {
-    pub(crate) folder: tempfile::TempDir,
+    pub(crate) folder: minimq_common::temporary::TemporaryFolder,
     pub(crate) broker: Option<TestBroker>,
     pub(crate) broker_addr: SocketAddr,
     pub(crate) server: Running,
@@ -132,7 +132,7 @@ pub(crate) struct Setting {
 
 impl Setting {
     pub(crate) async fn start(sets: &[&str]) -> Self {
-        let folder = tempfile::tempdir().unwrap();
+        let folder = minimq_common::temporary::TemporaryFolder::new().unwrap();
         let broker = broker(folder.path(), 0, &[]).await;
         let broker_addr = broker.local_addr();
         let server = filter_server(&broker_addr.to_string(), sets).await;

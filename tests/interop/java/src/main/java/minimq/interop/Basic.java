@@ -48,6 +48,15 @@ final class Basic {
             equal(new TreeSet<>(numbered("body-", 0, 8)), new TreeSet<>(texts(c.readAll(topic, 8))), "stored");
         });
 
+        c.check("readme", () -> {
+            DefaultMQProducer producer = new DefaultMQProducer("my-producers");
+            producer.setNamesrvAddr(c.namesrv);
+            producer.start();
+            producer.send(new Message("Orders", "TagA", "hello".getBytes()));
+            producer.shutdown();
+            await("stored", () -> texts(c.readAll("Orders")).contains("hello"));
+        });
+
         c.check("send-async", () -> {
             String topic = c.topic("SendAsync", 4);
             CountDownLatch done = new CountDownLatch(100);
