@@ -44,7 +44,7 @@ pub struct CheckpointContent {
 }
 
 impl CheckpointContent {
-    fn parse(bytes: &[u8]) -> Self {
+    pub(crate) fn parse(bytes: &[u8]) -> Self {
         let word = |at: usize| {
             bytes
                 .get(at..)

@@ -26,6 +26,7 @@
 //! | [`region`] | memory that is a file; all `unsafe` code |
 //! | [`signal`], [`clock`], [`counters`] | waking threads, time, figures |
 //! | [`recovery`] | what a stopped store still proves, and what is cut |
+//! | [`verify`] | a store read without changing it, for tools |
 //!
 //! Not here: the wire, topics' permissions, delay and transaction services (the broker crate).
 
@@ -57,6 +58,7 @@ pub mod region;
 pub mod retention;
 pub mod signal;
 pub mod store;
+pub mod verify;
 
 pub use append::message::{AppendMessage, AppendOutcome, AppendResult};
 pub use append::{Appended, ReplicaAppended};

@@ -7,6 +7,7 @@
 //! | `file` | one file: chains of entries |
 //! | `slots` | the slots of the file being written |
 //! | `layout` | the bytes |
+//! | `walk` | the entries one after the other, for tools |
 //!
 //! Not here: the thread that follows the log (`dispatch`), reading the records found (`read`).
 
@@ -16,5 +17,7 @@ mod slots;
 pub mod table;
 #[cfg(test)]
 mod tests;
+mod walk;
 
 pub use table::{Found, Index};
+pub(crate) use walk::{IndexEntries, IndexPlace, infer_geometry};

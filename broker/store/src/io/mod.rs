@@ -15,6 +15,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 pub use real::RealDisk;
+pub(crate) use real::is_in_use;
 pub use simulated::{Operation, SimulatedDisk};
 
 use crate::region::Region;

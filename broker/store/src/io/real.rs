@@ -12,6 +12,7 @@ use std::time::SystemTime;
 use parking_lot::Mutex;
 use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::{Errno, ReadWriteFlags};
+use rustix::process::{Flock, FlockType};
 
 use super::{Disk, DiskFile, FolderEntry, Space};
 use crate::region::{Region, map_file};
@@ -120,6 +121,20 @@ impl Disk for RealDisk {
     }
 }
 
+/// Whether a broker, in this process or another, has the store with this `lock` file open. Changes nothing.
+pub(crate) fn is_in_use(lock: &Path) -> io::Result<bool> {
+    // Closing any descriptor of it would end a lock that this process has.
+    if OpenHere::has(lock) {
+        return Ok(true);
+    }
+    let file = match File::open(lock) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        file => file?,
+    };
+    let wanted = Flock::from(FlockType::WriteLock);
+    Ok(rustix::process::fcntl_getlk(&file, &wanted)?.is_some())
+}
+
 fn ignore_missing(result: io::Result<()>) -> io::Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
@@ -133,6 +148,16 @@ static OPEN_HERE: Mutex<Option<HashSet<PathBuf>>> = Mutex::new(None);
 struct OpenHere(PathBuf);
 
 impl OpenHere {
+    fn has(path: &Path) -> bool {
+        let folder = path
+            .parent()
+            .and_then(|folder| fs::canonicalize(folder).ok());
+        let name = folder
+            .unwrap_or_default()
+            .join(path.file_name().unwrap_or_default());
+        OPEN_HERE.lock().get_or_insert_default().contains(&name)
+    }
+
     fn claim(path: PathBuf) -> io::Result<Self> {
         if OPEN_HERE
             .lock()

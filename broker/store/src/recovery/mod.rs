@@ -27,6 +27,8 @@ pub(crate) mod scan;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use minimq_protocol::message::RecordRef;
+
 use crate::checkpoint::CheckpointContent;
 use crate::damage::DamagedRange;
 use std::ops::Range;
@@ -142,6 +144,15 @@ pub trait Derived {
     /// # Errors
     /// When the queues cannot be read.
     fn record_starts(&self, range: Range<PhysicalOffset>) -> Result<Vec<RecordPlace>, StoreError>;
+
+    /// A whole record was found, in log order; told of every one, before [`Derived::accept`].
+    ///
+    /// # Errors
+    /// An error ends the scan.
+    fn see(&mut self, record: &RecordRef<'_>) -> Result<(), StoreError> {
+        let _ = record;
+        Ok(())
+    }
 
     /// Takes a record in log order; one that is there already changes nothing.
     ///

@@ -402,6 +402,7 @@ impl Pass<'_, '_> {
                         "a stale record, older than the one before it".into(),
                     ));
                 }
+                self.derived.see(&record)?;
                 let dispatch = at >= self.dispatch_from;
                 if !dispatch && lacks(&self.known, &record) {
                     return Ok(Next::Lacking);
