@@ -16,7 +16,7 @@ use minimq_common::config::Config;
 use minimq_protocol::delay_level::DelayLevels;
 use minimq_remoting::{Client, ClientConfig, Limits, Server, ServerConfig, ServerHandle, TlsError};
 use minimq_store::{RecoveryProgress, Store, StoreError};
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -129,6 +129,8 @@ pub struct Broker {
     random: AtomicU64,
     /// Administration requests at work.
     pub admin_permits: Arc<Semaphore>,
+    /// Settings changed: periods begin anew.
+    pub settings_changed: Notify,
     /// Fires when the broker begins to stop.
     pub stopping: CancellationToken,
     /// Everything running beside the connections.
@@ -165,7 +167,7 @@ impl Broker {
         let clock = Clock::system();
         let delay_levels = DelayLevels::parse(&keys.store.message_delay_level)
             .map_err(|error| StartError::Setting(format!("messageDelayLevel: {error}")))?;
-        let store_config = keys.store_config().map_err(StartError::Setting)?;
+        let store_config = keys.store_config();
         let root = store_config.store_path_root_dir.clone();
         let opened =
             tokio::task::spawn_blocking(move || Store::open(&store_config, progress)).await;
@@ -211,6 +213,7 @@ impl Broker {
             client: Client::new(ClientConfig::default())?,
             random: AtomicU64::new(now_ms as u64),
             admin_permits: Arc::new(Semaphore::new(keys.admin_concurrency)),
+            settings_changed: Notify::new(),
             stopping: CancellationToken::new(),
             tasks: TaskTracker::new(),
             config,
@@ -262,6 +265,7 @@ impl Broker {
                 .max(100) as u64;
             tokio::select! {
                 () = self.stopping.cancelled() => return,
+                () = self.settings_changed.notified() => continue,
                 () = tokio::time::sleep(Duration::from_millis(period)) => {}
             }
             self.in_background(|broker| {

@@ -73,7 +73,6 @@ fn load(options: &Options) -> Result<Config<BrokerConfig>, String> {
     }
     let config: Config<BrokerConfig> = Config::load(&sources).map_err(|error| error.to_string())?;
     let keys = config.to_arc();
-    keys.store_config()?;
     keys.bind_ip()?;
     if let Some(addresses) = &keys.broker.namesrv_addr {
         minimq_common::names::parse_list(addresses)

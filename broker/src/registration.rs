@@ -113,6 +113,7 @@ impl Broker {
                 .clamp(10_000, 60_000);
             let mut changed = tokio::select! {
                 () = self.stopping.cancelled() => return,
+                () = self.settings_changed.notified() => continue,
                 () = tokio::time::sleep(Duration::from_millis(period as u64)) => false,
                 () = self.registration.changed.notified() => true,
             };

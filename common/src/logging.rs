@@ -6,6 +6,7 @@ mod rolling;
 
 use std::io;
 use std::path::PathBuf;
+use std::sync::OnceLock;
 
 use tracing::Subscriber;
 use tracing_appender::non_blocking::{ErrorCounter, NonBlocking, WorkerGuard};
@@ -141,6 +142,21 @@ impl Logging {
     }
 }
 
+/// The filter of the process's log output.
+static PROCESS: OnceLock<reload::Handle<EnvFilter, Registry>> = OnceLock::new();
+
+/// Changes the level of the process's log output, if [`init`] set it up.
+///
+/// # Errors
+/// [`LoggingError::Filter`]; the old one stays.
+pub fn set_level(level: &LogFilter) -> Result<(), LoggingError> {
+    let refused = || LoggingError::Filter(level.0.clone());
+    let filter = EnvFilter::try_new(&level.0).map_err(|_| refused())?;
+    PROCESS.get().map_or(Ok(()), |handle| {
+        handle.reload(filter).map_err(|_| refused())
+    })
+}
+
 /// Sets the process's log output up; files are named `PREFIX.log…`.
 ///
 /// # Errors
@@ -148,6 +164,7 @@ impl Logging {
 pub fn init(config: &LogConfig, prefix: &str) -> Result<Logging, LoggingError> {
     let (subscriber, logging) = build(config, prefix)?;
     tracing::subscriber::set_global_default(subscriber).map_err(|_| LoggingError::Twice)?;
+    let _ = PROCESS.set(logging.filter.clone());
     Ok(logging)
 }
 

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use minimq_common::config::UpdateError;
+use minimq_common::logging;
 use minimq_common::properties_file::PropertiesFile;
 use minimq_protocol::Command;
 use minimq_protocol::body::DataVersion;
@@ -13,7 +14,6 @@ use minimq_protocol::code::response;
 use minimq_protocol::header::GetBrokerConfigResponse;
 
 use crate::broker::Broker;
-use crate::config::BrokerConfig;
 use crate::request::{Handled, Refusal, success};
 
 /// Never changed on request, whatever configBlackList says.
@@ -75,7 +75,7 @@ pub fn update(broker: &Arc<Broker>, request: &Command) -> Handled {
     for (key, origin) in &update.overridden_at_start {
         tracing::warn!(key, "at the next start {origin} will override this change");
     }
-    apply(broker, &broker.config.to_arc());
+    apply(broker);
     if update.changed("brokerPermission") {
         broker.topics.next_version(broker.clock.now_ms());
         broker.registration.changed();
@@ -84,7 +84,11 @@ pub fn update(broker: &Arc<Broker>, request: &Command) -> Handled {
 }
 
 /// What others keep of the settings.
-fn apply(broker: &Broker, config: &BrokerConfig) {
-    let bytes = usize::try_from(config.store.max_message_size).unwrap_or(0);
-    broker.store.log_store().set_max_message_size(bytes);
+fn apply(broker: &Broker) {
+    let config = broker.config.to_arc();
+    broker.store.reconfigure(&config.store_config());
+    if let Err(error) = logging::set_level(&config.logging.level) {
+        tracing::warn!(%error, "logLevel");
+    }
+    broker.settings_changed.notify_waiters();
 }

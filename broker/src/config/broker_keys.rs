@@ -25,9 +25,9 @@ minimq_common::config! {
         /// TBW102 exists and creates topics.
         auto_create_topic_enable: bool = true, "autoCreateTopicEnable", mutable, important;
         /// Cluster topic readable and writable.
-        cluster_topic_enable: bool = true, "clusterTopicEnable", mutable;
+        cluster_topic_enable: bool = true, "clusterTopicEnable";
         /// Broker topic readable and writable.
-        broker_topic_enable: bool = true, "brokerTopicEnable", mutable;
+        broker_topic_enable: bool = true, "brokerTopicEnable";
         /// Auto create subscription group.
         auto_create_subscription_group: bool = true, "autoCreateSubscriptionGroup", mutable, important;
         /// Class names wrapped around the store.
@@ -63,7 +63,7 @@ minimq_common::config! {
         /// Refuse half messages.
         reject_transaction_message: bool = false, "rejectTransactionMessage", mutable, important;
         /// Fetch namesrv addr by address server.
-        fetch_namesrv_addr_by_address_server: bool = false, "fetchNamesrvAddrByAddressServer", mutable, important;
+        fetch_namesrv_addr_by_address_server: bool = false, "fetchNamesrvAddrByAddressServer", important, ignored("name servers are named by namesrvAddr, -n or NAMESRV_ADDR");
         /// Full → `OVERLOAD`.
         send_thread_pool_queue_capacity: i64 = 10_000, "sendThreadPoolQueueCapacity", ignored("there is no queue between a connection and its handler");
         /// Put thread pool queue capacity.
@@ -113,9 +113,9 @@ minimq_common::config! {
         /// Advise slaves when consumption lags.
         slave_read_enable: bool = false, "slaveReadEnable", mutable;
         /// Disable consume if consumer read slowly.
-        disable_consume_if_consumer_read_slowly: bool = false, "disableConsumeIfConsumerReadSlowly", mutable;
+        disable_consume_if_consumer_read_slowly: bool = false, "disableConsumeIfConsumerReadSlowly", ignored("a slow consumer costs the others nothing here");
         /// bytes.
-        consumer_fallbehind_threshold: i64 = 17_179_869_184, "consumerFallbehindThreshold", mutable;
+        consumer_fallbehind_threshold: i64 = 17_179_869_184, "consumerFallbehindThreshold", ignored("a slow consumer costs the others nothing here");
         /// Broker fast failure enable.
         broker_fast_failure_enable: bool = true, "brokerFastFailureEnable", ignored("there is no queue between a connection and its handler");
         /// Wait time mills in send queue.

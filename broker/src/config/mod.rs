@@ -7,6 +7,7 @@ mod store_keys;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
+use minimq_common::config::{Reading, Value};
 use minimq_store::config as store;
 
 pub use broker_keys::BrokerKeys;
@@ -83,6 +84,43 @@ minimq_common::config! {
     }
 }
 
+/// Hours of the day, as in `04;16`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hours(String);
+
+impl Default for Hours {
+    fn default() -> Self {
+        Self("04".into())
+    }
+}
+
+impl Hours {
+    /// The hours.
+    #[must_use]
+    pub fn list(&self) -> Vec<u8> {
+        self.0.split(';').filter_map(hour).collect()
+    }
+}
+
+impl Value for Hours {
+    const EXPECTED: &'static str = "hours from 00 to 23, separated by ;";
+
+    fn parse(text: &str, _reading: Reading) -> Result<Self, String> {
+        if text.split(';').any(|text| hour(text).is_none()) {
+            return Err(Self::EXPECTED.into());
+        }
+        Ok(Self(text.trim().to_owned()))
+    }
+
+    fn show(&self) -> Option<String> {
+        Some(self.0.clone())
+    }
+}
+
+fn hour(text: &str) -> Option<u8> {
+    text.trim().parse().ok().filter(|hour| *hour < 24)
+}
+
 /// The machine's name, as RocketMQ names a broker without a key.
 fn default_broker_name() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
@@ -108,11 +146,8 @@ fn number(value: i64) -> u64 {
 }
 
 impl BrokerConfig {
-    /// The store's settings. `deleteWhen` is checked here.
-    ///
-    /// # Errors
-    /// The hour that is none.
-    pub fn store_config(&self) -> Result<store::StoreConfig, String> {
+    /// The store's settings.
+    pub fn store_config(&self) -> store::StoreConfig {
         let keys = &self.store;
         let paths = |text: &str| -> Vec<PathBuf> {
             text.split(',')
@@ -121,18 +156,6 @@ impl BrokerConfig {
                 .map(PathBuf::from)
                 .collect()
         };
-        let delete_when = keys
-            .delete_when
-            .split(';')
-            .map(|hour| {
-                hour.trim()
-                    .parse::<u8>()
-                    .ok()
-                    .filter(|h| *h < 24)
-                    .ok_or_else(|| hour.to_owned())
-            })
-            .collect::<Result<Vec<u8>, _>>()
-            .map_err(|hour| format!("deleteWhen: \"{hour}\" is no hour from 00 to 23"))?;
         let mut config = store::StoreConfig::new(keys.store_path_root_dir.clone());
         config.store_path_commit_log = paths(&keys.store_path_commit_log);
         config.read_only_commit_log_store_paths = paths(
@@ -168,7 +191,7 @@ impl BrokerConfig {
         config.delete_commit_log_files_interval_ms = number(keys.delete_commit_log_files_interval);
         config.delete_consume_queue_files_interval_ms =
             number(keys.delete_consume_queue_files_interval);
-        config.delete_when = delete_when;
+        config.delete_when = keys.delete_when.list();
         config.disk_max_used_space_ratio =
             u8::try_from(keys.disk_max_used_space_ratio).unwrap_or(75);
         config.disk_space_warning_level_ratio =
@@ -195,7 +218,7 @@ impl BrokerConfig {
         config.default_query_max_num = number(keys.default_query_max_num) as usize;
         config.message_delay_level = keys.message_delay_level.clone();
         config.offset_check_in_slave = keys.offset_check_in_slave;
-        Ok(config)
+        config
     }
 
     /// The address the sockets are bound to.

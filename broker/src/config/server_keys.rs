@@ -40,7 +40,7 @@ minimq_common::config! {
         /// Client async semaphore value.
         client_async_semaphore_value: i64 = 65_535, "clientAsyncSemaphoreValue", ignored("the transport has its own limits");
         /// Connect timeout millis.
-        connect_timeout_millis: i64 = 3000, "connectTimeoutMillis", mutable;
+        connect_timeout_millis: i64 = 3000, "connectTimeoutMillis", ignored("the transport has its own limits");
         /// Channel not active interval.
         channel_not_active_interval: i64 = 60_000, "channelNotActiveInterval", ignored("without effect in RocketMQ 4.9.8 too");
         /// Client channel max idle time seconds.

@@ -46,7 +46,7 @@ minimq_common::config! {
         /// Redelete hanged file interval.
         redelete_hanged_file_interval: i64 = 120_000, "redeleteHangedFileInterval", ignored("a deleted file's pages live until the last reader is done");
         /// Hours, `;`-separated.
-        delete_when: String = "04".into(), "deleteWhen", mutable, important;
+        delete_when: super::Hours = super::Hours::default(), "deleteWhen", mutable, important;
         /// 10–95.
         disk_max_used_space_ratio: i32 = 75, "diskMaxUsedSpaceRatio", mutable, range(10..=95);
         /// Hours; also limits half messages.
@@ -82,7 +82,7 @@ minimq_common::config! {
         /// Percent of physical memory counted as cached.
         access_message_in_memory_max_ratio: i32 = 40, "accessMessageInMemoryMaxRatio", mutable, important, range(0..=95);
         /// Key queries work.
-        message_index_enable: bool = true, "messageIndexEnable", mutable, important;
+        message_index_enable: bool = true, "messageIndexEnable", important;
         /// Max hash slot num.
         max_hash_slot_num: i64 = 5_000_000, "maxHashSlotNum";
         /// Max index num.
@@ -90,7 +90,7 @@ minimq_common::config! {
         /// Messages per key query.
         max_msgs_num_batch: i64 = 64, "maxMsgsNumBatch", mutable;
         /// Recovery point includes the index.
-        message_index_safe: bool = false, "messageIndexSafe", mutable, important;
+        message_index_safe: bool = false, "messageIndexSafe", important;
         /// Always listenPort + 1.
         ha_listen_port: u16 = 10912, "haListenPort", ignored("always listenPort + 1; there is no slave replication yet");
         /// Ha send heartbeat interval.

@@ -27,8 +27,6 @@ const BATCH: usize = 32;
 const RETRY: Duration = Duration::from_millis(100);
 /// Longest sleep: a clock that was set is noticed within it.
 const LONGEST: Duration = Duration::from_secs(1);
-/// How often the positions are saved.
-const SAVE: Duration = Duration::from_secs(10);
 
 /// Positions of all levels, with their file `delayOffset.json`.
 #[derive(Debug)]
@@ -135,7 +133,8 @@ impl Broker {
                     break;
                 }
             }
-            if saved.elapsed() >= SAVE {
+            let period = self.config.get().store.flush_delay_offset_interval.max(1) as u64;
+            if saved.elapsed() >= Duration::from_millis(period) {
                 saved = Instant::now();
                 self.delay.save();
             }

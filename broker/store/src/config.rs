@@ -45,7 +45,7 @@ pub struct StoreConfig {
     pub enable_consume_queue_ext: bool,
     /// `mappedFileSizeConsumeQueueExt`, bytes.
     pub mapped_file_size_consume_queue_ext: u64,
-    /// `maxMessageSize`: longest body, bytes. May change at run time, see `Store::set_max_message_size`.
+    /// `maxMessageSize`: longest body, bytes. May change at run time, see `Store::reconfigure`.
     pub max_message_size: usize,
     /// `flushDiskType`.
     pub flush_disk_type: FlushDiskType,

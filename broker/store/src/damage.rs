@@ -92,11 +92,7 @@ impl DamageList {
                 .open(&path)
                 .map_err(|error| StoreError::io(&path, "open", error))?;
             let text = read_all(&file).map_err(|error| StoreError::io(&path, "read", error))?;
-            ranges.extend(
-                String::from_utf8_lossy(&text)
-                    .lines()
-                    .filter_map(parse_line),
-            );
+            ranges = Self::parse(&text);
         }
         ranges.sort_by_key(|range| range.from);
         Ok(Self {
@@ -104,6 +100,18 @@ impl DamageList {
             any: AtomicBool::new(!ranges.is_empty()),
             ranges: RwLock::new(ranges),
         })
+    }
+
+    /// What a file of this kind says.
+    pub(crate) fn parse(text: &[u8]) -> Vec<DamagedRange> {
+        let text = String::from_utf8_lossy(text);
+        text.lines().filter_map(parse_line).collect()
+    }
+
+    /// Nothing is known any more.
+    pub(crate) fn forget(&self) {
+        self.ranges.write().clear();
+        self.any.store(false, Ordering::Release);
     }
 
     /// Whether the record at `at` must not be served. One load as long as nothing is damaged.
@@ -136,10 +144,14 @@ impl DamageList {
             let seen_again = found.iter().any(|new| new.from == range.from);
             range.to.get() > min && range.from.get() < scanned_from.min(end) && !seen_again
         });
+        // What comes behind the log's new end is new.
+        for range in ranges.iter_mut() {
+            range.to = range.to.min(PhysicalOffset(end));
+        }
         ranges.extend_from_slice(found);
         ranges.sort_by_key(|range| range.from);
         self.any.store(!ranges.is_empty(), Ordering::Release);
-        if *ranges == before {
+        if *ranges == before && disk.exists(&self.path) != ranges.is_empty() {
             return Ok(());
         }
         let text: String = ranges.iter().map(line).collect();

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Condvar, Mutex};
+use parking_lot::{Condvar, Mutex, RwLock};
 
 use crate::checkpoint::Checkpoint;
 use crate::commit_log::CommitLog;
@@ -81,17 +81,39 @@ struct Round {
     left: VecDeque<Waiting>,
 }
 
+/// Settings that may change while it runs.
+#[derive(Clone, Copy)]
+struct Settings {
+    timed: bool,
+    interval: Duration,
+    thorough: Duration,
+    least_bytes: i64,
+    timeout: Duration,
+}
+
+impl Settings {
+    fn of(config: &StoreConfig) -> Self {
+        Self {
+            timed: config.flush_commit_log_timed,
+            interval: Duration::from_millis(config.flush_interval_commit_log_ms.max(1)),
+            thorough: Duration::from_millis(config.flush_commit_log_thorough_interval_ms),
+            least_bytes: i64::try_from(config.flush_commit_log_least_pages)
+                .unwrap_or(0)
+                .saturating_mul(PAGE),
+            timeout: Duration::from_millis(config.sync_flush_timeout_ms),
+        }
+    }
+}
+
 /// Flushes the log of one store.
 pub(crate) struct Flusher {
     log: Arc<CommitLog>,
     gate: Arc<Gate>,
     checkpoint: Arc<Checkpoint>,
     sync: bool,
-    timed: bool,
-    interval: Duration,
-    thorough: Duration,
-    least_bytes: i64,
-    timeout: Duration,
+    settings: RwLock<Settings>,
+    /// Counts changes of the settings.
+    changes: AtomicUsize,
     queue: Mutex<Queue>,
     /// Length of the queue, for a look without its lock.
     waiting: AtomicUsize,
@@ -123,19 +145,30 @@ impl Flusher {
             gate,
             checkpoint,
             sync: config.flush_disk_type == FlushDiskType::SyncFlush,
-            timed: config.flush_commit_log_timed,
-            interval: Duration::from_millis(config.flush_interval_commit_log_ms.max(1)),
-            thorough: Duration::from_millis(config.flush_commit_log_thorough_interval_ms),
-            least_bytes: i64::try_from(config.flush_commit_log_least_pages)
-                .unwrap_or(0)
-                .saturating_mul(PAGE),
-            timeout: Duration::from_millis(config.sync_flush_timeout_ms),
+            settings: RwLock::new(Settings::of(config)),
+            changes: AtomicUsize::new(0),
             queue: Mutex::default(),
             waiting: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             deadlines: Condvar::new(),
             flushing: Mutex::default(),
         }
+    }
+
+    fn settings(&self) -> Settings {
+        *self.settings.read()
+    }
+
+    /// Takes over changed settings, at once.
+    pub(crate) fn reconfigure(&self, config: &StoreConfig) {
+        let settings = Settings::of(config);
+        *self.settings.write() = settings;
+        self.log.set_flush_on_append(self.sync || !settings.timed);
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.log.flush_wanted().notify();
+        // Under the lock, so that the thread is not on its way to sleep by the old settings.
+        let _queue = self.queue.lock();
+        self.deadlines.notify_all();
     }
 
     /// Starts the threads.
@@ -187,13 +220,22 @@ impl Flusher {
             drop(queue);
             return waiter.done(outcome);
         }
-        queue.waiting.push_back(Waiting {
+        let deadline = Instant::now() + self.settings().timeout;
+        // At the end, unless the time limit has become shorter.
+        let place = queue
+            .waiting
+            .iter()
+            .rposition(|waiting| waiting.deadline <= deadline)
+            .map_or(0, |last| last + 1);
+        let waiting = Waiting {
             end: end.get(),
-            deadline: Instant::now() + self.timeout,
+            deadline,
             waiter,
-        });
+        };
+        queue.waiting.insert(place, waiting);
         self.waiting.store(queue.waiting.len(), Ordering::Release);
-        let call = std::mem::take(&mut queue.deadlines_rest);
+        let first = place == 0 && queue.waiting.len() > 1;
+        let call = std::mem::take(&mut queue.deadlines_rest) || first;
         drop(queue);
         self.log.flush_wanted().notify();
         if call {
@@ -281,9 +323,13 @@ impl Flusher {
         while !self.stop.load(Ordering::Acquire) {
             self.gather(answered, sync_time);
             answered = 0;
-            self.log
-                .flush_wanted()
-                .wait(self.interval, || self.is_wanted());
+            let (interval, changes) = (
+                self.settings().interval,
+                self.changes.load(Ordering::Acquire),
+            );
+            self.log.flush_wanted().wait(interval, || {
+                self.is_wanted() || self.changes.load(Ordering::Acquire) != changes
+            });
             if self.stop.load(Ordering::Acquire) {
                 return;
             }
@@ -319,10 +365,11 @@ impl Flusher {
     /// Whether to flush now: someone waits, or nothing is to stay unflushed.
     fn is_wanted(&self) -> bool {
         let failed = self.gate.failure().is_some();
-        let at_once = || match (self.sync, self.timed) {
+        let settings = self.settings();
+        let at_once = || match (self.sync, settings.timed) {
             (true, _) => self.unflushed() > 0,
             (false, true) => false,
-            (false, false) => self.unflushed() >= self.least_bytes.max(1),
+            (false, false) => self.unflushed() >= settings.least_bytes.max(1),
         };
         self.stop.load(Ordering::Acquire)
             || self.waiting.load(Ordering::Acquire) > 0
@@ -331,8 +378,8 @@ impl Flusher {
 
     /// Whether to flush after the interval though nobody asked.
     fn is_due(&self, since_last: Duration) -> bool {
-        let unflushed = self.unflushed();
-        unflushed > 0 && (unflushed >= self.least_bytes || since_last >= self.thorough)
+        let (unflushed, settings) = (self.unflushed(), self.settings());
+        unflushed > 0 && (unflushed >= settings.least_bytes || since_last >= settings.thorough)
     }
 
     fn unflushed(&self) -> i64 {
@@ -364,7 +411,7 @@ impl Flusher {
                 None => {
                     let timed_out = self
                         .deadlines
-                        .wait_for(&mut queue, self.timeout)
+                        .wait_for(&mut queue, self.settings().timeout)
                         .timed_out();
                     if timed_out && queue.waiting.is_empty() && !queue.stop {
                         queue.deadlines_rest = true;

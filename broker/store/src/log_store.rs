@@ -88,12 +88,18 @@ impl LogStore {
         let files = Arc::new(folders.load(&*disk, size, &mut extended)?);
 
         derived.load(clean, &checkpoint)?;
+        let damage = DamageList::load(&*disk, &root)?;
+        if checkpoint.flushed_offset.is_none() {
+            // Another broker was at work since, which may have written other records there.
+            damage.forget();
+        }
         let scan = Scan {
             config,
             files: Arc::clone(&files),
             checkpoint,
             clean,
             delay_levels: &delay_levels,
+            known_damage: damage.ranges(),
         };
         let mut scanned = scan.run(derived, &mut progress)?;
         derived.truncate(scanned.report.end)?;
@@ -105,7 +111,6 @@ impl LogStore {
         let end = scanned.report.end;
         scanned.report.extended = extended;
         let (files, current) = cut(&*disk, &files, end.get(), &mut scanned.report)?;
-        let damage = DamageList::load(&*disk, &root)?;
         let min = files.first().map_or(0, |file| file.base);
         damage.update(
             &*disk,
@@ -326,9 +331,10 @@ impl LogStore {
         &self.disk
     }
 
-    /// Longest body from now on (`maxMessageSize`).
-    pub fn set_max_message_size(&self, bytes: usize) {
-        self.appender.set_max_message_size(bytes);
+    /// See [`crate::Store::reconfigure`].
+    pub fn reconfigure(&self, config: &StoreConfig) {
+        self.appender.set_max_message_size(config.max_message_size);
+        self.flusher.reconfigure(config);
     }
 
     /// Whether messages are to be acknowledged only once they are on disk (`flushDiskType=SYNC_FLUSH`).

@@ -204,6 +204,16 @@ impl Store {
         &self.cleaner
     }
 
+    /// Takes over, at once, those settings that may change while the store is open: the longest message, the limits of
+    /// reads, how often and from what on is flushed, how long a flush is waited for, what is deleted when, the marks of a
+    /// full disk. All others stay as they were at the start.
+    pub fn reconfigure(&self, config: &StoreConfig) {
+        self.log_store.reconfigure(config);
+        self.keeper.reconfigure(config);
+        self.cleaner.reconfigure(config);
+        self.reader.reconfigure(config);
+    }
+
     /// See [`LogStore::append`].
     pub fn append(
         &self,

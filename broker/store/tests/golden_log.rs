@@ -263,7 +263,16 @@ fn a_broken_head_in_the_middle_costs_what_lies_before_the_next_record_a_queue_kn
     log.close().unwrap();
     drop(log);
 
-    // Without queues the next place where a record is known to begin is the next file.
+    // What was found once is remembered, also without queues.
+    let mut queues = NotedQueues::default();
+    std::fs::write(root.join("abort"), b"").unwrap();
+    let log = open_with(&golden_config(&root), &real(), &mut queues);
+    assert_eq!(found(&queues), expected);
+    assert_eq!(log.report().damaged[0].to.get(), rows[index + 1].0);
+    drop(log);
+
+    // Without both the next place where a record is known to begin is the next file.
+    std::fs::remove_file(root.join("damaged")).unwrap();
     let mut queues = NotedQueues::default();
     std::fs::write(root.join("abort"), b"").unwrap();
     let log = open_with(&golden_config(&root), &real(), &mut queues);

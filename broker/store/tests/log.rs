@@ -169,7 +169,10 @@ fn a_record_may_leave_exactly_the_mark_and_one_byte_more_goes_to_the_next_file()
 fn what_cannot_be_stored_is_refused_by_name_and_burns_nothing() {
     let (_, disk) = simulated();
     let (log, _) = open(&small_config("/s"), &disk);
-    log.set_max_message_size(100_000);
+    log.reconfigure(&StoreConfig {
+        max_message_size: 100_000,
+        ..small_config("/s")
+    });
     let long = vec![0; 100_001];
     let larger_than_file = vec![0; 16_384 - 92 - 8 + 1];
     let long_topic = "t".repeat(128);

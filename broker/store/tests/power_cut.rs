@@ -395,3 +395,47 @@ proptest! {
         events.iter().for_each(|event| world.happen(event));
     }
 }
+
+#[test]
+fn whole_records_in_a_part_that_was_given_up_do_not_come_back_with_numbers_given_again() {
+    let a = [
+        (0, 0, 663),
+        (2, 0, 184),
+        (0, 0, 129),
+        (1, 0, 52),
+        (0, 1, 4532),
+        (1, 1, 1302),
+    ];
+    let b = [
+        (1, 1, 96),
+        (1, 1, 11182),
+        (1, 1, 81),
+        (1, 1, 180),
+        (0, 0, 91),
+        (2, 1, 626),
+        (1, 1, 75),
+        (2, 1, 1569),
+        (2, 1, 1579),
+        (0, 1, 76),
+    ];
+    let c = [
+        (0, 0, 29),
+        (0, 0, 54),
+        (0, 0, 2782),
+        (0, 0, 26),
+        (0, 1, 5778),
+        (1, 0, 6369),
+    ];
+    let d = [(0, 1, 1292), (2, 1, 2235), (0, 0, 112), (2, 0, 2942)];
+    let mut world = World::new(FlushDiskType::AsyncFlush, 60);
+    world.happen(&Event::Cut(13_413_926_149_706_249_312, 2));
+    world.append(&a);
+    world.append(&b);
+    // Most of the first file is lost; the second cannot be reached from its end, as no queue entry was kept.
+    world.happen(&Event::Cut(5_358_080_642_839_494_206, 3));
+    world.append(&c);
+    world.append(&d);
+    world.happen(&Event::Reopen);
+    // The next scan begins with the second file.
+    world.happen(&Event::Cut(1_971_395_744_863_187_956, 2));
+}

@@ -65,6 +65,51 @@ async fn security_01_keys_that_could_run_code_or_move_files_never_change() {
     broker.stop().await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn settings_that_may_change_act_at_once() {
+    let broker = Harness::start(&[]).await;
+    for key in [
+        "deleteWhen=25",
+        "deleteWhen=",
+        "deleteWhen=04;x",
+        "diskMaxUsedSpaceRatio=5",
+        "logLevel=loud",
+    ] {
+        assert_eq!(configure(&broker, key).await.code, 1, "{key}");
+    }
+    for key in [
+        "messageIndexEnable=false",
+        "messageIndexSafe=true",
+        "clusterTopicEnable=false",
+    ] {
+        let answer = configure(&broker, key).await;
+        assert_eq!(answer.code, response::NO_PERMISSION, "{key}");
+    }
+    broker.create_topic("SettingsT", 1).await;
+    for number in 0..5 {
+        broker.send("SettingsT", &[], &format!("m{number}")).await;
+    }
+    let count = async || broker.messages("SettingsT", 0).await.len();
+    until("all are readable", async || count().await == 5).await;
+    let all = "maxTransferCountOnMessageInMemory=2\ndeleteWhen=04;16\nfileReservedTime=48\n\
+        flushIntervalCommitLog=100\nsyncFlushTimeout=1000\nlogLevel=debug\nlongPollingEnable=false\n\
+        registerNameServerPeriod=10000\nflushConsumerOffsetInterval=1000\nmaxMessageSize=1000";
+    let answer = configure(&broker, all).await;
+    assert_eq!(answer.code, 0, "{}", answer.remark());
+    assert_eq!(count().await, 2);
+    let refused = broker
+        .call(send_request("SettingsT", &[], &"x".repeat(1001)))
+        .await;
+    assert_eq!(
+        refused.code,
+        response::MESSAGE_ILLEGAL,
+        "{}",
+        refused.remark()
+    );
+    assert!(settings(&broker).await.contains("deleteWhen=04;16"));
+    broker.stop().await;
+}
+
 /// Writes a frame by hand and reads the one that is answered.
 async fn raw(addr: &str, header: &str, body: &str) -> Command {
     use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -18,7 +18,7 @@ pub mod scanner;
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use bytes::Bytes;
 use parking_lot::RwLock;
@@ -63,7 +63,7 @@ pub struct CommitLog {
     last_store_timestamp: AtomicI64,
     grown: Signal,
     flush_wanted: Signal,
-    flush_on_append: bool,
+    flush_on_append: AtomicBool,
 }
 
 impl CommitLog {
@@ -91,8 +91,10 @@ impl CommitLog {
             last_store_timestamp: AtomicI64::new(last_store_timestamp),
             grown: Signal::default(),
             flush_wanted: Signal::default(),
-            flush_on_append: config.flush_disk_type == FlushDiskType::SyncFlush
-                || !config.flush_commit_log_timed,
+            flush_on_append: AtomicBool::new(
+                config.flush_disk_type == FlushDiskType::SyncFlush
+                    || !config.flush_commit_log_timed,
+            ),
         }
     }
 
@@ -161,9 +163,14 @@ impl CommitLog {
     /// Tells those who follow the log that it grew.
     pub(crate) fn appended(&self) {
         self.grown.notify();
-        if self.flush_on_append {
+        if self.flush_on_append.load(Ordering::Relaxed) {
             self.flush_wanted.notify();
         }
+    }
+
+    /// Whether the flush thread is told of each append, or looks from time to time.
+    pub(crate) fn set_flush_on_append(&self, on: bool) {
+        self.flush_on_append.store(on, Ordering::Relaxed);
     }
 
     /// Store time of the newest message, ms; 0 if none is known.

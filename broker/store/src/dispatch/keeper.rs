@@ -3,10 +3,12 @@
 //! Not here: the log's own flush (`flush`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use super::dispatcher::Dispatcher;
+use parking_lot::RwLock;
+
 use crate::checkpoint::Checkpoint;
 use crate::config::StoreConfig;
 use crate::consume_queue::ConsumeQueues;
@@ -21,11 +23,31 @@ pub(crate) struct Keeper {
     index: Arc<Index>,
     dispatcher: Arc<Dispatcher>,
     checkpoint: Arc<Checkpoint>,
+    settings: RwLock<Settings>,
+    /// Counts changes of the settings.
+    changes: AtomicUsize,
+    stop: AtomicBool,
+    woken: Signal,
+}
+
+/// Settings that may change while it runs.
+#[derive(Clone, Copy, Debug)]
+struct Settings {
     interval: Duration,
     least_pages: u64,
     thorough_interval: Duration,
-    stop: AtomicBool,
-    stopped: Signal,
+}
+
+impl Settings {
+    fn of(config: &StoreConfig) -> Self {
+        Self {
+            interval: Duration::from_millis(config.flush_interval_consume_queue_ms.max(1)),
+            least_pages: config.flush_consume_queue_least_pages,
+            thorough_interval: Duration::from_millis(
+                config.flush_consume_queue_thorough_interval_ms,
+            ),
+        }
+    }
 }
 
 impl Keeper {
@@ -41,36 +63,45 @@ impl Keeper {
             index,
             dispatcher,
             checkpoint,
-            interval: Duration::from_millis(config.flush_interval_consume_queue_ms.max(1)),
-            least_pages: config.flush_consume_queue_least_pages,
-            thorough_interval: Duration::from_millis(
-                config.flush_consume_queue_thorough_interval_ms,
-            ),
+            settings: RwLock::new(Settings::of(config)),
+            changes: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
-            stopped: Signal::default(),
+            woken: Signal::default(),
         }
+    }
+
+    /// Takes over changed settings, at once.
+    pub(crate) fn reconfigure(&self, config: &StoreConfig) {
+        *self.settings.write() = Settings::of(config);
+        self.changes.fetch_add(1, Ordering::AcqRel);
+        self.woken.notify();
     }
 
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-        self.stopped.notify();
+        self.woken.notify();
     }
 
     /// The thread's work.
     pub(crate) fn run(&self) {
         let mut thorough = Instant::now();
-        while !self
-            .stopped
-            .wait(self.interval, || self.stop.load(Ordering::Acquire))
-        {
-            let due = thorough.elapsed() >= self.thorough_interval;
+        loop {
+            let (settings, changes) = (*self.settings.read(), self.changes.load(Ordering::Acquire));
+            self.woken.wait(settings.interval, || {
+                self.stop.load(Ordering::Acquire) || self.changes.load(Ordering::Acquire) != changes
+            });
+            if self.stop.load(Ordering::Acquire) {
+                return;
+            }
+            let settings = *self.settings.read();
+            let due = thorough.elapsed() >= settings.thorough_interval;
             if due {
                 thorough = Instant::now();
             }
             let flushed = if due {
                 self.flush_all()
             } else {
-                self.queues.flush(self.least_pages)
+                self.queues.flush(settings.least_pages)
             };
             if let Err(error) = flushed {
                 // What is not flushed is not in the checkpoint: the next start makes it again from the log.

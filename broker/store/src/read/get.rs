@@ -5,9 +5,9 @@ use std::cell::RefCell;
 
 use bytes::Bytes;
 
-use super::Reader;
 use super::pool::BUFFER_LEN;
 use super::record::Span;
+use super::{Limits, Reader};
 use crate::consume_queue::entry::{ENTRY_LEN, entries};
 use crate::consume_queue::{Blocking, ConsumeQueue, ExtUnit, QueueEntry, ReadError};
 use crate::offset::{PhysicalOffset, QueueOffset};
@@ -164,6 +164,7 @@ impl Reader {
         }
         let mut scan = Scan {
             reader: self,
+            limits: self.limits(),
             queue,
             blocking,
             log_max: self.log.max_offset().get(),
@@ -190,7 +191,7 @@ impl Reader {
             count: scan.count,
             bytes: scan.bytes,
             behind_bytes,
-            suggest_pulling_from_slave: behind_bytes > self.limits.memory_window,
+            suggest_pulling_from_slave: behind_bytes > scan.limits.memory_window,
         })
     }
 
@@ -202,7 +203,7 @@ impl Reader {
         status: GetStatus,
         next: i64,
     ) -> GetResult {
-        let next = if self.limits.keep_wrong_offsets {
+        let next = if self.limits().keep_wrong_offsets {
             request.offset.get()
         } else {
             next
@@ -223,6 +224,7 @@ impl Reader {
 /// One get that found entries to look at.
 struct Scan<'a> {
     reader: &'a Reader,
+    limits: Limits,
     queue: &'a ConsumeQueue,
     blocking: Blocking,
     log_max: i64,
@@ -284,7 +286,7 @@ impl Scan<'_> {
         if self.count == 0 {
             return false;
         }
-        let limits = &self.reader.limits;
+        let limits = &self.limits;
         let in_memory = self.log_max - entry.physical_offset <= limits.memory_window;
         let (bytes, count) = match in_memory {
             true => (limits.memory_bytes, limits.memory_count),

@@ -18,6 +18,7 @@ mod record;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use parking_lot::RwLock;
 
 use self::pool::BufferPool;
 use crate::commit_log::CommitLog;
@@ -39,7 +40,7 @@ pub struct Reader {
     index: Arc<Index>,
     damage: Arc<DamageList>,
     pool: Arc<BufferPool>,
-    limits: Limits,
+    limits: RwLock<Limits>,
 }
 
 /// How much one get gives (store spec 4.7).
@@ -56,6 +57,22 @@ struct Limits {
     query_count: usize,
 }
 
+impl Limits {
+    fn of(config: &StoreConfig) -> Self {
+        let ratio = u64::from(config.access_message_in_memory_max_ratio);
+        let window = rustix::system::sysinfo().totalram / 100 * ratio;
+        Self {
+            memory_bytes: config.max_transfer_bytes_on_message_in_memory,
+            memory_count: config.max_transfer_count_on_message_in_memory,
+            disk_bytes: config.max_transfer_bytes_on_message_in_disk,
+            disk_count: config.max_transfer_count_on_message_in_disk,
+            memory_window: i64::try_from(window).unwrap_or(i64::MAX),
+            keep_wrong_offsets: config.role == StoreRole::Slave && !config.offset_check_in_slave,
+            query_count: config.max_msgs_num_batch,
+        }
+    }
+}
+
 impl Reader {
     pub(crate) fn new(
         config: &StoreConfig,
@@ -64,25 +81,23 @@ impl Reader {
         index: Arc<Index>,
         damage: Arc<DamageList>,
     ) -> Self {
-        let ratio = u64::from(config.access_message_in_memory_max_ratio);
-        let window = rustix::system::sysinfo().totalram / 100 * ratio;
         Self {
+            limits: RwLock::new(Limits::of(config)),
             log,
             queues,
             index,
             damage,
             pool: Arc::default(),
-            limits: Limits {
-                memory_bytes: config.max_transfer_bytes_on_message_in_memory,
-                memory_count: config.max_transfer_count_on_message_in_memory,
-                disk_bytes: config.max_transfer_bytes_on_message_in_disk,
-                disk_count: config.max_transfer_count_on_message_in_disk,
-                memory_window: i64::try_from(window).unwrap_or(i64::MAX),
-                keep_wrong_offsets: config.role == StoreRole::Slave
-                    && !config.offset_check_in_slave,
-                query_count: config.max_msgs_num_batch,
-            },
         }
+    }
+
+    /// Takes over changed settings, from the next read on.
+    pub(crate) fn reconfigure(&self, config: &StoreConfig) {
+        *self.limits.write() = Limits::of(config);
+    }
+
+    fn limits(&self) -> Limits {
+        *self.limits.read()
     }
 
     /// The number of the first message of a queue that can be read; 0 for a queue that does not exist.

@@ -38,7 +38,7 @@ impl Reader {
         begin: i64,
         end: i64,
     ) -> Result<QueryResult, StoreError> {
-        let max = max.min(self.limits.query_count);
+        let max = max.min(self.limits().query_count);
         let mut result = QueryResult::default();
         let mut end = end;
         for _ in 0..ROUNDS {

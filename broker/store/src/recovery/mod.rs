@@ -10,6 +10,9 @@
 //!   where a record is known to begin (a queue entry, the start of a file) and a whole one does; the part between is
 //!   damaged. Above it, or if no such place is left, the log ends here: what follows was never acknowledged as durable.
 //!
+//! A part in which no record was found once stays without any (the file `damaged`): numbers of records in it that are whole
+//! nevertheless were given again since.
+//!
 //! Damaged records at the very end, with no whole record after them, are cut too: nothing is lost that could be served.
 //!
 //! *The durable offset* is the largest of three proofs. The checkpoint's flushed offset: it was written after the sync

@@ -48,6 +48,8 @@ pub(crate) struct Scan<'a> {
     pub(crate) checkpoint: CheckpointContent,
     pub(crate) clean: bool,
     pub(crate) delay_levels: &'a DelayLevels,
+    /// What earlier scans found damaged.
+    pub(crate) known_damage: Vec<DamagedRange>,
 }
 
 /// Damage, until a whole record follows.
@@ -232,6 +234,17 @@ impl Scan<'_> {
         start
     }
 
+    /// The part without records, found by an earlier scan, that holds `at`. It stays without any: whole ones may lie in
+    /// it, but their numbers were given again since.
+    fn sealed(&self, at: i64, end_of_files: i64) -> Option<&DamagedRange> {
+        self.known_damage.iter().find(|range| {
+            range.record.is_none()
+                && range.from.get() <= at
+                && at < range.to.get()
+                && range.to.get() < end_of_files
+        })
+    }
+
     /// Files that are missing before the part that is scanned.
     fn gaps_below(&self, start: i64) -> Vec<DamagedRange> {
         let gap = |pair: &[Arc<LogFile>]| match pair {
@@ -352,6 +365,15 @@ impl Pass<'_, '_> {
     ) -> Result<Option<String>, StoreError> {
         loop {
             let at = self.scanner.position();
+            if let Some(range) = self.scan.sealed(at, self.end_of_files) {
+                // One that began before the scan stays in the list as it is.
+                if range.from.get() >= start {
+                    let (to, reason) = (range.to.get(), range.reason.clone());
+                    self.suspects.push(Suspect::nameless(at, to, reason));
+                }
+                self.scanner.seek(range.to.get());
+                continue;
+            }
             if at - self.told >= PROGRESS_BYTES {
                 self.told = at;
                 progress(RecoveryProgress {

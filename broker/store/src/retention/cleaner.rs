@@ -11,7 +11,7 @@ use std::time::{Duration, Instant, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 
 use super::watermark::{DiskUse, Full, Verdict, Watermarks};
 use crate::clock::StoreClock;
@@ -56,20 +56,43 @@ pub struct Cleaner {
     gate: Arc<Gate>,
     clock: StoreClock,
     zone: TimeZone,
-    watermarks: Watermarks,
     log_folders: Vec<PathBuf>,
     root: PathBuf,
+    settings: RwLock<Settings>,
+    /// The settings changed since the thread looked last.
+    changed: AtomicBool,
+    manual: AtomicU32,
+    /// Where the log began when queues and index were cleaned last.
+    cleaned_to: Mutex<i64>,
+    stop: AtomicBool,
+    woken: Signal,
+}
+
+/// Settings that may change while it runs.
+#[derive(Clone, Debug)]
+struct Settings {
+    watermarks: Watermarks,
     delete_when: Vec<u8>,
     reserved_ms: i64,
     forcibly: bool,
     interval: Duration,
     file_pause: Duration,
     queue_pause: Duration,
-    manual: AtomicU32,
-    /// Where the log began when queues and index were cleaned last.
-    cleaned_to: Mutex<i64>,
-    stop: AtomicBool,
-    stopped: Signal,
+}
+
+impl Settings {
+    fn of(config: &StoreConfig) -> Self {
+        let hours = i64::try_from(config.file_reserved_time_hours).unwrap_or(i64::MAX);
+        Self {
+            watermarks: Watermarks::of(config),
+            delete_when: config.delete_when.clone(),
+            reserved_ms: hours.saturating_mul(3_600_000),
+            forcibly: config.clean_file_forcibly_enable,
+            interval: Duration::from_millis(config.clean_resource_interval_ms.max(1)),
+            file_pause: Duration::from_millis(config.delete_commit_log_files_interval_ms),
+            queue_pause: Duration::from_millis(config.delete_consume_queue_files_interval_ms),
+        }
+    }
 }
 
 impl Cleaner {
@@ -81,7 +104,6 @@ impl Cleaner {
         gate: Arc<Gate>,
         clock: StoreClock,
     ) -> Self {
-        let hours = i64::try_from(config.file_reserved_time_hours).unwrap_or(i64::MAX);
         Self {
             cleaned_to: Mutex::new(log.min_offset().get()),
             log,
@@ -90,19 +112,26 @@ impl Cleaner {
             gate,
             clock,
             zone: TimeZone::system(),
-            watermarks: Watermarks::of(config),
             log_folders: config.commit_log_paths(),
             root: config.store_path_root_dir.clone(),
-            delete_when: config.delete_when.clone(),
-            reserved_ms: hours.saturating_mul(3_600_000),
-            forcibly: config.clean_file_forcibly_enable,
-            interval: Duration::from_millis(config.clean_resource_interval_ms.max(1)),
-            file_pause: Duration::from_millis(config.delete_commit_log_files_interval_ms),
-            queue_pause: Duration::from_millis(config.delete_consume_queue_files_interval_ms),
+            settings: RwLock::new(Settings::of(config)),
+            changed: AtomicBool::new(false),
             manual: AtomicU32::new(0),
             stop: AtomicBool::new(false),
-            stopped: Signal::default(),
+            woken: Signal::default(),
         }
+    }
+
+    /// Takes over changed settings, at once: the disks are looked at with new marks, and a round comes no later than the
+    /// new interval says.
+    pub(crate) fn reconfigure(&self, config: &StoreConfig) {
+        *self.settings.write() = Settings::of(config);
+        self.changed.store(true, Ordering::Release);
+        self.woken.notify();
+    }
+
+    fn settings(&self) -> Settings {
+        self.settings.read().clone()
     }
 
     /// Expired files are deleted in the next rounds, whatever the hour (the administrator's command).
@@ -112,13 +141,12 @@ impl Cleaner {
 
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
-        self.stopped.notify();
+        self.woken.notify();
     }
 
     /// Waits; gives whether the thread is to end.
     fn pause(&self, time: Duration) -> bool {
-        self.stopped
-            .wait(time, || self.stop.load(Ordering::Acquire))
+        self.woken.wait(time, || self.stop.load(Ordering::Acquire))
     }
 
     /// The thread's work.
@@ -127,11 +155,19 @@ impl Cleaner {
         let mut until_check = Duration::ZERO;
         loop {
             let nap = until_round.min(until_check);
-            if self.pause(nap) {
+            self.woken.wait(nap, || {
+                self.stop.load(Ordering::Acquire) || self.changed.load(Ordering::Acquire)
+            });
+            if self.stop.load(Ordering::Acquire) {
                 return;
             }
-            until_round -= nap;
-            until_check -= nap;
+            if self.changed.swap(false, Ordering::AcqRel) {
+                until_round = until_round.min(self.settings().interval);
+                until_check = Duration::ZERO;
+            } else {
+                until_round -= nap;
+                until_check -= nap;
+            }
             if until_check.is_zero() {
                 self.check_disks();
                 until_check = if self.gate.is_disk_full() {
@@ -142,14 +178,14 @@ impl Cleaner {
             }
             if until_round.is_zero() {
                 self.round();
-                until_round = self.interval;
+                until_round = self.settings().interval;
             }
         }
     }
 
     /// Looks at the disks, and shuts or opens the gate.
     pub fn check_disks(&self) -> Verdict {
-        let verdict = self.watermarks.judge(self.disk_use());
+        let verdict = self.settings().watermarks.judge(self.disk_use());
         let was_full = self.gate.is_disk_full();
         let refusal = verdict.refuse.map(|full| self.refusal(full));
         if let Some(refusal) = &refusal
@@ -171,7 +207,7 @@ impl Cleaner {
             ),
             Full::Queues(percent) => (self.queues.folder().to_path_buf(), percent),
         };
-        let mark = self.watermarks.refuse;
+        let mark = self.settings().watermarks.refuse;
         Refusal {
             path,
             reason: format!(
@@ -198,7 +234,8 @@ impl Cleaner {
         let verdict = self.check_disks();
         let mut report = CleanReport::default();
         if verdict.space || self.is_time() || self.takes_manual() {
-            report.log_files = self.delete_log_files(verdict.immediately && self.forcibly);
+            report.log_files =
+                self.delete_log_files(verdict.immediately && self.settings().forcibly);
         }
         if let Err(error) = self.follow_log(&mut report) {
             tracing::error!(%error, "old queue or index files cannot be deleted");
@@ -210,7 +247,8 @@ impl Cleaner {
     fn is_time(&self) -> bool {
         let now = Timestamp::from_millisecond(self.clock.now_ms()).unwrap_or_default();
         let hour = now.to_zoned(self.zone.clone()).hour();
-        self.delete_when
+        self.settings()
+            .delete_when
             .iter()
             .any(|h| i8::try_from(*h) == Ok(hour))
     }
@@ -239,7 +277,7 @@ impl Cleaner {
                     break;
                 }
             }
-            if deleted < FILES_A_ROUND && self.pause(self.file_pause) {
+            if deleted < FILES_A_ROUND && self.pause(self.settings().file_pause) {
                 break;
             }
         }
@@ -253,7 +291,7 @@ impl Cleaner {
         else {
             return false;
         };
-        self.clock.now_ms() >= modified_ms.saturating_add(self.reserved_ms)
+        self.clock.now_ms() >= modified_ms.saturating_add(self.settings().reserved_ms)
     }
 
     /// Lets queues and index begin where the log begins.
@@ -267,7 +305,7 @@ impl Cleaner {
         for queue in self.queues.all() {
             let deleted = queue.clean(log_min)?;
             report.queue_files += deleted;
-            if deleted > 0 && self.pause(self.queue_pause) {
+            if deleted > 0 && self.pause(self.settings().queue_pause) {
                 return Ok(());
             }
             if checked.elapsed() >= DISK_CHECK {

@@ -32,6 +32,7 @@ pub use self::report::{Finding, Findings, VerifyReport};
 use crate::checkpoint::CheckpointContent;
 use crate::commit_log::file::LogFile;
 use crate::config::StoreConfig;
+use crate::damage::DamageList;
 use crate::delay_level::DelayLevels;
 use crate::dispatch_record::DispatchRecord;
 use crate::error::StoreError;
@@ -233,6 +234,12 @@ impl StoreReader {
             checkpoint: self.checkpoint,
             clean: self.clean,
             delay_levels: &self.delay_levels,
+            known_damage: match self.checkpoint.flushed_offset {
+                Some(_) => {
+                    DamageList::parse(&std::fs::read(self.root.join("damaged")).unwrap_or_default())
+                }
+                None => Vec::new(),
+            },
         };
         Ok(scan.run(walk, progress)?.report)
     }
