@@ -297,7 +297,9 @@ impl World {
             }
         }
 
-        // The index: every record under its key.
+        // The index: every record under its key. It may have to be made again from the log's beginning.
+        let indexed = store.indexer().unwrap();
+        assert!(indexed.wait_for(store.dispatcher().position(), LONG));
         for stored in found.values() {
             let LogRead::Found(bytes) = store
                 .log()
