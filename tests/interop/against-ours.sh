@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
 # Runs the interoperability suites against our own binaries: clusters on free ports, in temporary folders.
-# against-ours.sh [GROUP...], a group being main, acl, tls, filter or pairs (all of them); the binaries must be built (cargo build --bins).
+# against-ours.sh [GROUP...], a group being main, one, acl, tls, filter or pairs (all of them); the binaries must be built (cargo build --bins).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 bin=$PWD/${BIN:-target/debug}
 groups=("$@")
-[ ${#groups[@]} -gt 0 ] || groups=(main acl tls filter pairs)
+[ ${#groups[@]} -gt 0 ] || groups=(main one acl tls filter pairs)
 
 root=$(mktemp -d)
 stop_all() {
@@ -80,6 +80,18 @@ for group in "${groups[@]}"; do
       cluster main
       OPTIONS="restart=$dir/start-broker.sh" suites ${SUITES:-basic restart transaction sql request-reply query trace mqadmin}
       ;;
+    one)
+      # The whole cluster in one process.
+      dir=$root/one
+      mkdir -p "$dir"
+      "$bin/minimq" --memory --port-base "$(free_port)" --set transactionTimeOut=1000 --set transactionCheckInterval=1000 \
+        --set "messageDelayLevel=1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s" >"$dir/ready" 2>"$dir/broker.log" &
+      echo $! >"$dir/minimq.pid"
+      for _ in $(seq 300); do grep -q '^Stop it' "$dir/ready" && break; sleep 0.1; done
+      namesrv=$(awk '/name server/ { print $3; exit }' "$dir/ready")
+      CLIENTS="java4 go" suites basic transaction sql request-reply query trace
+      CLIENTS=java4 OPTIONS="filter=$PWD/filtersrv/examples/sequence_id.wat class=org.example.SequenceId" suites filter
+      ;;
     acl)
       mkdir -p "$root/acl"
       cp tests/interop/plain_acl.yml "$root/acl/plain_acl.yml"
@@ -115,7 +127,7 @@ for group in "${groups[@]}"; do
         done
       done
       ;;
-    *) echo "no group $group: main, acl, tls, filter or pairs"; exit 1 ;;
+    *) echo "no group $group: main, one, acl, tls, filter or pairs"; exit 1 ;;
   esac
   stop_all
 done
