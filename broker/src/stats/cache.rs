@@ -14,6 +14,13 @@ struct PutItems {
     size: Arc<Item>,
 }
 
+impl PutItems {
+    fn count(&self, stored: &Stored<'_>) {
+        self.nums.add(stored.count, stored.calls);
+        self.size.add(stored.bytes, stored.calls);
+    }
+}
+
 /// Topics a connection sends to.
 #[derive(Debug, Default)]
 pub struct PutCache {
@@ -29,16 +36,16 @@ impl PutCache {
             self.topics.clear();
             self.generation = generation;
         }
-        if !self.topics.contains_key(stored.topic) {
-            let items = PutItems {
-                nums: stats.item(Kind::TopicPutNums, stored.topic),
-                size: stats.item(Kind::TopicPutSize, stored.topic),
-            };
-            self.topics.insert(stored.topic.into(), items);
-        }
-        if let Some(items) = self.topics.get(stored.topic) {
-            items.nums.add(stored.count, stored.calls);
-            items.size.add(stored.bytes, stored.calls);
+        match self.topics.get(stored.topic) {
+            Some(items) => items.count(stored),
+            None => {
+                let items = PutItems {
+                    nums: stats.item(Kind::TopicPutNums, stored.topic),
+                    size: stats.item(Kind::TopicPutSize, stored.topic),
+                };
+                items.count(stored);
+                self.topics.insert(stored.topic.into(), items);
+            }
         }
         stats.broker_put.add(stored.count, stored.calls);
         stats.delayed(stored.topic, stored.queue_id, stored.count, stored.bytes);

@@ -2,11 +2,12 @@
 //! a subscription, evaluated against properties that are looked up only when the selector asks.
 //!
 //! `lexer` makes tokens, `parser` the checked expression, `evaluate` runs it, `number` reads
-//! numbers as Java does.
+//! numbers as Java does, `find` finds the properties that a selector names.
 
 use minimq_protocol::properties::Properties;
 
 mod evaluate;
+mod find;
 mod lexer;
 mod number;
 mod parser;
@@ -19,8 +20,6 @@ pub const MAX_LENGTH: usize = 64 * 1024;
 pub const MAX_DEPTH: usize = 512;
 /// Nesting up to which a selector is compiled on the caller's own stack.
 const SHALLOW: usize = 32;
-/// Properties up to which a message's are walked once for all of them.
-const WALKED_ONCE: usize = 8;
 /// Stack of the thread that compiles a deeper one, in bytes.
 const DEEP_STACK: usize = 32 * 1024 * 1024;
 
@@ -78,11 +77,16 @@ pub enum SelectorError {
 }
 
 /// A compiled selector.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone)]
 pub struct Selector {
     root: parser::Expression,
-    /// Properties it names, each once.
-    names: Vec<Box<str>>,
+    names: find::Names,
+}
+
+impl PartialEq for Selector {
+    fn eq(&self, other: &Self) -> bool {
+        self.root == other.root
+    }
 }
 
 impl Selector {
@@ -100,6 +104,7 @@ impl Selector {
         root.map(|root| {
             let mut names = Vec::new();
             root.names(&mut names);
+            let names = find::Names::new(names);
             Self { root, names }
         })
     }
@@ -118,24 +123,10 @@ impl Selector {
         self.evaluate(lookup) == Ok(Some(true))
     }
 
-    /// As [`Selector::matches`], on a message's properties text, which is walked once.
+    /// As [`Selector::matches`], on a message's properties text, in which only what the selector asks for is looked for.
     pub fn matches_properties(&self, properties: Properties<'_>) -> bool {
-        if self.names.len() > WALKED_ONCE {
-            return self.matches(|name| properties.get(name));
-        }
-        let mut values = [None; WALKED_ONCE];
-        for (name, value) in properties.iter_bytes() {
-            // Of a doubled name the later value counts.
-            for (wanted, found) in self.names.iter().zip(&mut values) {
-                if wanted.as_bytes() == name {
-                    *found = Some(value);
-                }
-            }
-        }
-        self.matches(|name| {
-            let at = self.names.iter().position(|known| **known == *name)?;
-            std::str::from_utf8(values.get(at).copied()??).ok()
-        })
+        let found = self.names.of(properties.as_bytes());
+        self.matches(|name| found.get(name))
     }
 }
 
@@ -169,7 +160,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_properties_text_walked_once_says_what_each_look_up_says() {
+    fn what_is_found_in_a_properties_text_is_what_its_reader_says() {
         let many = (0..10).map(|n| format!("p{n} = '{n}'"));
         let many = many.collect::<Vec<_>>().join(" AND ");
         let texts: [&[u8]; 6] = [

@@ -7,6 +7,9 @@ const OTHER_ZEROS: [u32; 36] = [
     0x1B50, 0x1BB0, 0x1C40, 0x1C50, 0xA620, 0xA8D0, 0xA900, 0xA9D0, 0xA9F0, 0xAA50, 0xABF0, 0xFF10,
 ];
 
+/// Digits of which every number fits into 64 bits.
+const NEVER_TOO_LONG: usize = 18;
+
 fn digit(c: char) -> Option<i64> {
     if let Some(d) = c.to_digit(10) {
         return Some(i64::from(d));
@@ -27,6 +30,14 @@ pub(super) fn long(text: &str) -> Option<i64> {
     };
     if digits.is_empty() {
         return None;
+    }
+    if digits.len() <= NEVER_TOO_LONG
+        && let Some(n) = digits.bytes().try_fold(0, |sum: i64, byte| {
+            let digit = byte.wrapping_sub(b'0');
+            (digit < 10).then(|| sum * 10 + i64::from(digit))
+        })
+    {
+        return Some(if negative { -n } else { n });
     }
     digits.chars().try_fold(0i64, |sum, c| {
         let d = digit(c)?;
