@@ -1,13 +1,16 @@
-//! A command as data, and what was given to it.
+//! A command as data: its name, options and example, and the parser made of them.
 
 use std::pin::Pin;
 
-use clap::{Arg, ArgAction, ArgMatches, Command};
-use minimq_client::Admin;
+use clap::{Arg, ArgAction, Command};
 
 use crate::commands;
 use crate::failure::Failure;
+use crate::given::Given;
 use crate::report::Report;
+
+/// No letter: the option has a long name only.
+const NO_LETTER: char = '\0';
 
 /// One option of a command.
 #[derive(Debug)]
@@ -21,28 +24,26 @@ pub(crate) struct Opt {
 /// How an option takes its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
+    /// Must be given.
     Required,
+    /// May be given.
     Optional,
+    /// Has this value unless given.
     Default(&'static str),
+    /// Takes no value.
     Flag,
+    /// Stands by itself, without a name, and must be given.
+    Word,
+    /// Stands by itself and may be left out.
+    OptionalWord,
 }
 
 pub(crate) const fn required(short: char, long: &'static str, help: &'static str) -> Opt {
-    Opt {
-        short,
-        long,
-        kind: Kind::Required,
-        help,
-    }
+    opt(short, long, Kind::Required, help)
 }
 
 pub(crate) const fn optional(short: char, long: &'static str, help: &'static str) -> Opt {
-    Opt {
-        short,
-        long,
-        kind: Kind::Optional,
-        help,
-    }
+    opt(short, long, Kind::Optional, help)
 }
 
 pub(crate) const fn default(
@@ -51,19 +52,28 @@ pub(crate) const fn default(
     value: &'static str,
     help: &'static str,
 ) -> Opt {
-    Opt {
-        short,
-        long,
-        kind: Kind::Default(value),
-        help,
-    }
+    opt(short, long, Kind::Default(value), help)
 }
 
 pub(crate) const fn flag(short: char, long: &'static str, help: &'static str) -> Opt {
+    opt(short, long, Kind::Flag, help)
+}
+
+/// An option without a letter.
+pub(crate) const fn long(long: &'static str, kind: Kind, help: &'static str) -> Opt {
+    opt(NO_LETTER, long, kind, help)
+}
+
+/// A word without a name.
+pub(crate) const fn word(name: &'static str, help: &'static str) -> Opt {
+    opt(NO_LETTER, name, Kind::Word, help)
+}
+
+const fn opt(short: char, long: &'static str, kind: Kind, help: &'static str) -> Opt {
     Opt {
         short,
         long,
-        kind: Kind::Flag,
+        kind,
         help,
     }
 }
@@ -82,144 +92,123 @@ pub(crate) struct CommandSpec {
     pub(crate) run: for<'c> fn(&'c Given) -> Running<'c>,
 }
 
+/// Other names of commands, as the stock tool has them.
+const ALIASES: &[(&str, &str)] = &[("deleteAccessConfig", "deleteAclConfig")];
+
 /// The command of a name, in any case.
 pub(crate) fn find(name: &str) -> Option<&'static CommandSpec> {
+    let name = ALIASES
+        .iter()
+        .find(|(alias, _)| alias.eq_ignore_ascii_case(name))
+        .map_or(name, |(_, name)| name);
     commands::all().find(|spec| spec.name.eq_ignore_ascii_case(name))
 }
 
+/// Options that every command has: long name, what stands for its value, help.
+const COMMON: &[(&str, &str, &str)] = &[
+    (
+        "timeout",
+        "SECONDS",
+        "Time for one request [default: 5; those that brokers pass on: 15]",
+    ),
+    ("parallel", "N", "Servers asked at once [default: 16]"),
+    (
+        "access-key",
+        "KEY",
+        "Account that signs every request [default: MINIMQ_ACCESS_KEY, else accessKey of conf/tools.yml]",
+    ),
+    (
+        "secret-key",
+        "SECRET",
+        "Its secret; safer in MINIMQ_SECRET_KEY or conf/tools.yml, where no list of processes shows it",
+    ),
+    (
+        "credentials",
+        "FILE",
+        "File with accessKey, secretKey and securityToken [default: conf/tools.yml below ROCKETMQ_HOME]",
+    ),
+];
+
 impl CommandSpec {
     pub(crate) fn to_clap(&self) -> Command {
+        let taken = |letter: char| self.options.iter().any(|option| option.short == letter);
+        let common = "Options of every command";
         let mut command = Command::new(self.name)
+            .bin_name(format!("mqadmin {}", self.name))
             .about(self.about)
-            .after_help(format!("Example:\n  mqadmin {}", self.example))
+            .after_help(format!("Example:\n  mqadmin {}", self.example));
+        for option in self.options {
+            command = command.arg(option.to_arg());
+        }
+        let output = Arg::new("output")
+            .long("output")
+            .value_name("FORM")
+            .value_parser(["text", "json"])
+            .default_value("text")
+            .help("Form of the output")
+            .help_heading(common);
+        command = command
             .arg(
                 Arg::new("namesrvAddr")
                     .short('n')
                     .long("namesrvAddr")
                     .value_name("ADDRS")
-                    .help("Name servers, host:port separated by ; [default: NAMESRV_ADDR, else 127.0.0.1:9876]"),
+                    .help("Name servers, host:port separated by ; [default: NAMESRV_ADDR, else 127.0.0.1:9876]")
+                    .help_heading(common),
             )
-            .arg(Arg::new("yes").long("yes").action(ArgAction::SetTrue).help("Does not ask"))
+            .arg(if taken('o') { output } else { output.short('o') })
             .arg(
-                Arg::new("output")
-                    .long("output")
-                    .value_name("FORM")
-                    .value_parser(["text", "json"])
-                    .default_value("text")
-                    .help("Form of the output"),
+                Arg::new("yes")
+                    .long("yes")
+                    .action(ArgAction::SetTrue)
+                    .help("Does not ask before something is destroyed")
+                    .help_heading(common),
             )
-            // Surplus words are ignored, as the stock tool does.
-            .arg(Arg::new("surplus").num_args(0..).hide(true));
-        if self.options.iter().all(|option| option.short != 'o') {
-            command = command.mut_arg("output", |arg| arg.short('o'));
-        }
-        for option in self.options {
-            let mut arg = Arg::new(option.long)
-                .short(option.short)
-                .long(option.long)
-                .help(option.help);
-            arg = match option.kind {
-                Kind::Flag => arg.action(ArgAction::SetTrue),
-                kind => {
-                    arg = arg
-                        .value_name("VALUE")
-                        .allow_hyphen_values(true)
-                        .required(kind == Kind::Required);
-                    match kind {
-                        Kind::Default(value) => arg.default_value(value),
-                        _ => arg,
-                    }
-                }
-            };
+            .arg(
+                Arg::new("dry-run")
+                    .long("dry-run")
+                    .action(ArgAction::SetTrue)
+                    .help("Shows the requests that would change something instead of sending them")
+                    .help_heading(common),
+            );
+        for (name, value, help) in COMMON {
+            if self.options.iter().any(|option| option.long == *name) {
+                continue;
+            }
+            let arg = Arg::new(*name)
+                .long(*name)
+                .value_name(*value)
+                .help(*help)
+                .help_heading(common);
             command = command.arg(arg);
         }
-        command
+        // Surplus words are ignored, as the stock tool does.
+        command.arg(Arg::new("surplus").num_args(0..).hide(true))
     }
 }
 
-/// What a command works with.
-pub(crate) struct Given {
-    pub(crate) admin: Admin,
-    pub(crate) client: minimq_client::Client,
-    matches: ArgMatches,
-}
-
-impl Given {
-    pub(crate) fn new(client: minimq_client::Client, matches: ArgMatches) -> Self {
-        Self {
-            admin: client.admin(),
-            client,
-            matches,
+impl Opt {
+    fn to_arg(&self) -> Arg {
+        let mut arg = Arg::new(self.long).help(self.help);
+        if matches!(self.kind, Kind::Word | Kind::OptionalWord) {
+            return arg
+                .value_name(self.long)
+                .required(self.kind == Kind::Word);
+        }
+        arg = arg.long(self.long);
+        if self.short != NO_LETTER {
+            arg = arg.short(self.short);
+        }
+        if self.kind == Kind::Flag {
+            return arg.action(ArgAction::SetTrue);
+        }
+        arg = arg
+            .value_name("VALUE")
+            .allow_hyphen_values(true)
+            .required(self.kind == Kind::Required);
+        match self.kind {
+            Kind::Default(value) => arg.default_value(value),
+            _ => arg,
         }
     }
-
-    /// An option's value, trimmed; empty counts as not given.
-    pub(crate) fn optional(&self, long: &str) -> Option<&str> {
-        let value: &String = self.matches.get_one(long)?;
-        Some(value.trim()).filter(|value| !value.is_empty())
-    }
-
-    /// The value of a required option, or of one with a default.
-    pub(crate) fn text(&self, long: &str) -> Result<&str, Failure> {
-        self.optional(long)
-            .ok_or_else(|| Failure::Usage(format!("--{long} must not be empty")))
-    }
-
-    pub(crate) fn flag(&self, long: &str) -> bool {
-        self.matches.get_flag(long)
-    }
-
-    pub(crate) fn number<T: std::str::FromStr>(&self, long: &str) -> Result<T, Failure> {
-        let text = self.text(long)?;
-        text.parse().map_err(|_| {
-            Failure::Usage(format!("--{long} is \"{text}\", it must be a whole number"))
-        })
-    }
-
-    pub(crate) fn boolean(&self, long: &str) -> Result<bool, Failure> {
-        let text = self.text(long)?;
-        match text.to_ascii_lowercase().as_str() {
-            "true" => Ok(true),
-            "false" => Ok(false),
-            _ => Err(Failure::Usage(format!(
-                "--{long} is \"{text}\", it must be true or false"
-            ))),
-        }
-    }
-
-    /// The brokers meant by `-b` (an address) or `-c` (a cluster): the masters.
-    pub(crate) async fn brokers(&self) -> Result<Vec<String>, Failure> {
-        let cluster = self
-            .optional("clusterName")
-            .or_else(|| self.cluster_option());
-        match (self.optional("brokerAddr"), cluster) {
-            (Some(addr), _) => Ok(vec![addr.to_owned()]),
-            (None, Some(cluster)) => {
-                let masters = self.admin.masters_of_cluster(cluster).await?;
-                if masters.is_empty() {
-                    return Err(no_cluster(cluster));
-                }
-                Ok(masters.into_iter().map(|(_, addr)| addr).collect())
-            }
-            (None, None) => Err(Failure::Usage(
-                "give a broker with -b host:port, or a cluster with -c NAME (mqadmin clusterList shows them)".to_owned(),
-            )),
-        }
-    }
-
-    fn cluster_option(&self) -> Option<&str> {
-        let value = self
-            .matches
-            .try_get_one::<String>("cluster")
-            .ok()
-            .flatten()?;
-        Some(value.trim()).filter(|value| !value.is_empty())
-    }
-}
-
-/// The stock tool's words for a cluster that is not there.
-pub(crate) fn no_cluster(cluster: &str) -> Failure {
-    Failure::NotFound(format!(
-        "[error] Make sure the specified clusterName exists or the name server connected to is correct: no cluster {cluster} with a master"
-    ))
 }

@@ -12,6 +12,9 @@ pub(crate) enum Failure {
     /// There is no such thing.
     #[error("{0}")]
     NotFound(String),
+    /// Looked at and found wrong.
+    #[error("{0}")]
+    Refused(String),
     /// A cluster, name server or broker did not do it.
     #[error(transparent)]
     Client(#[from] Error),
@@ -26,6 +29,9 @@ pub(crate) enum Failure {
     /// Not confirmed.
     #[error("not done: {0}")]
     Declined(String),
+    /// Whoever read the output has gone.
+    #[error("nobody reads the output any more")]
+    ReaderGone,
 }
 
 impl Failure {
@@ -39,52 +45,25 @@ impl Failure {
     /// 1 wrong use, 2 nothing reached, 3 refused, 5 not found.
     pub(crate) fn status(&self) -> u8 {
         match self {
+            Self::ReaderGone => 0,
             Self::Usage(_) | Self::Declined(_) => 1,
             Self::NotFound(_) => 5,
+            Self::Refused(_) => 3,
+            Self::Io { source, .. } if source.kind() == std::io::ErrorKind::NotFound => 5,
             Self::Io { .. } => 3,
-            Self::Client(error) => match error {
-                Error::NoNameServer
-                | Error::Invalid { .. }
-                | Error::Name(_)
-                | Error::Message { .. } => 1,
-                Error::NameServers { .. } | Error::Call(_) | Error::Timeout { .. } => 2,
-                Error::TopicNotFound { .. }
-                | Error::BrokerNotFound { .. }
-                | Error::NoQueue { .. } => 5,
-                Error::Refused {
-                    code:
-                        response::TOPIC_NOT_EXIST
-                        | response::QUERY_NOT_FOUND
-                        | response::SUBSCRIPTION_GROUP_NOT_EXIST
-                        | response::CONSUMER_NOT_ONLINE,
-                    ..
-                } => 5,
-                _ => 3,
-            },
+            Self::Client(error) => status(error),
         }
     }
 
     /// What to try, if something can be said.
     pub(crate) fn advice(&self) -> Option<&'static str> {
-        let Self::Client(error) = self else {
-            return None;
-        };
-        Some(match error {
-            Error::NameServers { .. } | Error::NoNameServer => {
-                "give the name server's address with -n host:port or NAMESRV_ADDR, and see that mqnamesrv runs"
+        match self {
+            Self::Client(error) => advice(error),
+            Self::NotFound(text) if text.contains("clusterName exists") => {
+                Some("`mqadmin clusterList` shows the clusters")
             }
-            Error::TopicNotFound { .. } => {
-                "`mqadmin topicList` lists the topics, `mqadmin updateTopic` makes one"
-            }
-            Error::Call(_) => {
-                "see that the broker runs and that its brokerIP1 is an address reached from here"
-            }
-            Error::Refused {
-                code: response::NO_PERMISSION,
-                ..
-            } => "see the broker's permission and access control",
-            _ => return None,
-        })
+            _ => None,
+        }
     }
 
     /// The text with the result code, as scripts look for it.
@@ -97,4 +76,75 @@ impl Failure {
             other => other.to_string(),
         }
     }
+
+    /// The same with the server's address, where the text does not hold it already.
+    pub(crate) fn describe_at(&self, addr: &str) -> String {
+        let text = self.describe();
+        if text.contains(addr) {
+            text
+        } else {
+            format!("{addr}: {text}")
+        }
+    }
+}
+
+fn status(error: &Error) -> u8 {
+    match error {
+        Error::NoNameServer | Error::Invalid { .. } | Error::Name(_) | Error::Message { .. } => 1,
+        Error::NameServers { .. } | Error::Call(_) | Error::Timeout { .. } => 2,
+        Error::SendFailed { source, .. } => status(source),
+        Error::TopicNotFound { .. }
+        | Error::BrokerNotFound { .. }
+        | Error::NoQueue { .. }
+        | Error::NoFilterServer { .. }
+        | Error::Refused {
+            code:
+                response::TOPIC_NOT_EXIST
+                | response::QUERY_NOT_FOUND
+                | response::SUBSCRIPTION_GROUP_NOT_EXIST
+                | response::CONSUMER_NOT_ONLINE
+                | response::NO_MESSAGE,
+            ..
+        } => 5,
+        _ => 3,
+    }
+}
+
+fn advice(error: &Error) -> Option<&'static str> {
+    Some(match error {
+        Error::NameServers { .. } | Error::NoNameServer => {
+            "give the name server's address with -n host:port or NAMESRV_ADDR, and see that mqnamesrv runs"
+        }
+        Error::TopicNotFound { .. } => {
+            "`mqadmin topicList` lists the topics, `mqadmin updateTopic` makes one"
+        }
+        Error::Call(_) => {
+            "see that the broker runs and that its brokerIP1 is an address reached from here"
+        }
+        Error::NoFilterServer { .. } => "start mqfiltersrv beside the broker",
+        Error::SendFailed { source, .. } => return advice(source),
+        Error::Refused { code, remark, .. } => match *code {
+            response::NO_PERMISSION if remark.contains("black list") => {
+                "such keys are changed in the file only, with a restart"
+            }
+            response::NO_PERMISSION => {
+                "see the permission of topic and broker (`mqadmin topicRoute -l`)"
+            }
+            response::SYSTEM_ERROR if remark.contains("AclException") || remark.contains("accessKey") => {
+                "give an account with --access-key and MINIMQ_SECRET_KEY, or in conf/tools.yml"
+            }
+            response::REQUEST_CODE_NOT_SUPPORTED => {
+                "the server does not know this request: it is of another kind or an older version"
+            }
+            response::CONSUMER_NOT_ONLINE => {
+                "`mqadmin consumerProgress` lists the groups and how many members are connected"
+            }
+            response::SYSTEM_BUSY => "try again: the broker has too much to do",
+            response::SERVICE_NOT_AVAILABLE => {
+                "see `mqadmin status`: the broker's disk may be full or its store broken"
+            }
+            _ => return None,
+        },
+        _ => return None,
+    })
 }

@@ -1,21 +1,27 @@
 //! From arguments to an exit status.
 
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::ArgMatches;
 use minimq_client::Client;
 
 use crate::arguments::normalise;
-use crate::command::{CommandSpec, Given, find};
+use crate::command::{CommandSpec, find};
 use crate::commands;
+use crate::credentials;
 use crate::failure::Failure;
-use crate::report::Report;
+use crate::given::Given;
+use crate::plan;
+use crate::report::{Form, Report, print};
 
 /// Something was not done.
 const PARTLY: u8 = 4;
 /// Name server when none is given.
 const DEFAULT_NAME_SERVER: &str = "127.0.0.1:9876";
+/// Longest time for one request, s.
+const MAX_TIMEOUT_S: f64 = 3600.0;
 
 /// Runs `mqadmin` with the process's arguments; the result is its exit status.
 pub fn run(arguments: impl IntoIterator<Item = String>) -> ExitCode {
@@ -37,8 +43,7 @@ fn main(arguments: &[String]) -> u8 {
     let (arguments, spec) = normalise(arguments);
     let Some(spec) = spec else {
         let name = arguments.first().map_or("", String::as_str);
-        eprintln!("The sub command {name} not exist.{}", similar(name));
-        return 1;
+        return unknown(name);
     };
     match spec.to_clap().try_get_matches_from(&arguments) {
         Ok(matches) => perform(spec, matches),
@@ -50,12 +55,22 @@ fn main(arguments: &[String]) -> u8 {
     }
 }
 
+fn unknown(name: &str) -> u8 {
+    eprintln!("The sub command {name} not exist.{}", similar(name));
+    eprintln!("  try: mqadmin help");
+    1
+}
+
 fn list() -> u8 {
-    println!("The most commonly used mqadmin commands are:");
-    for spec in commands::all() {
-        println!("   {:<24} {}", spec.name, spec.about);
+    let mut text = "The most commonly used mqadmin commands are:\n".to_owned();
+    for (family, specs) in commands::families() {
+        text.push_str(&format!("\n {family}\n"));
+        for spec in specs {
+            text.push_str(&format!("   {:<24} {}\n", spec.name, spec.about));
+        }
     }
-    println!("\nSee 'mqadmin help <command>' for more information on a specific command.");
+    text.push_str("\nSee 'mqadmin help <command>' for more information on a specific command.\n");
+    let _ = print(&text);
     0
 }
 
@@ -65,10 +80,7 @@ fn help_for(name: &str) -> u8 {
             let _ = spec.to_clap().print_help();
             0
         }
-        None => {
-            eprintln!("The sub command {name} not exist.{}", similar(name));
-            1
-        }
+        None => unknown(name),
     }
 }
 
@@ -85,52 +97,96 @@ fn similar(name: &str) -> String {
 }
 
 fn perform(spec: &'static CommandSpec, matches: ArgMatches) -> u8 {
-    let json = matches
-        .get_one::<String>("output")
-        .is_some_and(|form| form == "json");
-    let outcome = confirm(spec, &matches).and_then(|()| execute(spec, matches));
+    let form = match matches.get_one::<String>("output").map(String::as_str) {
+        Some("json") => Form::Json,
+        _ => Form::Text,
+    };
+    let outcome = confirm(spec, &matches)
+        .and_then(|()| execute(spec, matches, form))
+        .and_then(|report| {
+            print(&report.to_string_in(form, false))?;
+            Ok(report)
+        });
     match outcome {
         Ok(report) => {
-            let text = if json {
-                report.to_json()
-            } else {
-                report.to_text()
-            };
-            // A closed pipe is the reader's wish.
-            let _ = std::io::stdout().write_all(text.as_bytes());
-            for missing in report.missing() {
+            for missing in report.not_done() {
                 eprintln!("mqadmin {}: {missing}", spec.name);
             }
-            if report.missing().is_empty() {
+            if report.not_done().is_empty() {
                 0
             } else {
                 PARTLY
             }
         }
+        Err(failure @ Failure::ReaderGone) => failure.status(),
         Err(failure) => {
             eprintln!("mqadmin {}: {}", spec.name, failure.describe());
             if let Some(advice) = failure.advice() {
                 eprintln!("  try: {advice}");
+            }
+            if matches!(failure, Failure::Usage(_)) {
+                eprintln!("  see: mqadmin help {}", spec.name);
             }
             failure.status()
         }
     }
 }
 
-fn execute(spec: &'static CommandSpec, matches: ArgMatches) -> Result<Report, Failure> {
+fn execute(
+    spec: &'static CommandSpec,
+    matches: ArgMatches,
+    form: Form,
+) -> Result<Report, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
         .map_err(|error| Failure::io("cannot start", error))?;
-    runtime.block_on(async {
-        let given_servers = matches.get_one::<String>("namesrvAddr").cloned();
-        let servers = given_servers
+    let outcome = runtime.block_on(async {
+        let text = |long: &str| matches.get_one::<String>(long).cloned();
+        let servers = text("namesrvAddr")
             .or_else(minimq_common::names::from_environment)
             .unwrap_or_else(|| DEFAULT_NAME_SERVER.to_owned());
-        let client = Client::builder().name_servers(servers).build().await?;
-        let given = Given::new(client, matches);
-        (spec.run)(&given).await
-    })
+        minimq_common::names::parse_list(&servers.replace(',', ";"))
+            .map_err(|error| Failure::Usage(error.to_string()))?;
+        let timeout = timeout(text("timeout").as_deref())?;
+        let mut builder = Client::builder().name_servers(servers);
+        if let Some(account) = credentials::find(&matches)? {
+            builder = builder.credentials(account);
+        }
+        if let Some(timeout) = timeout {
+            builder = builder.request_timeout(timeout).connect_timeout(timeout);
+        }
+        let client = builder.build().await?;
+        let mut admin = client.admin();
+        if let Some(timeout) = timeout {
+            admin = admin.timeout(timeout);
+        }
+        if matches.get_flag("dry-run") {
+            admin = admin.dry_run();
+        }
+        let given = Given::new(client, admin, form, matches)?;
+        let report = (spec.run)(&given).await?;
+        Ok(if given.dry_run {
+            plan::instead_of(report, &given.admin.planned())
+        } else {
+            report
+        })
+    });
+    // A thread that waits for standard input must not hold the end up.
+    runtime.shutdown_background();
+    outcome
+}
+
+fn timeout(given: Option<&str>) -> Result<Option<Duration>, Failure> {
+    let Some(text) = given else { return Ok(None) };
+    match text.trim().parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= MAX_TIMEOUT_S => {
+            Ok(Some(Duration::from_secs_f64(seconds)))
+        }
+        _ => Err(Failure::Usage(format!(
+            "--timeout is \"{text}\", it must be seconds, above 0 and up to {MAX_TIMEOUT_S}"
+        ))),
+    }
 }
 
 /// Asks on a terminal before something is destroyed.
@@ -138,17 +194,28 @@ fn confirm(spec: &CommandSpec, matches: &ArgMatches) -> Result<(), Failure> {
     let Some(danger) = spec.danger else {
         return Ok(());
     };
-    if matches.get_flag("yes") || !std::io::stdin().is_terminal() {
+    let quiet = matches.get_flag("yes") || matches.get_flag("dry-run");
+    if quiet || !std::io::stdin().is_terminal() {
         return Ok(());
     }
-    eprint!("This {danger}. Go on? [y/N] ");
+    let given: Vec<String> = spec
+        .options
+        .iter()
+        .filter_map(|option| {
+            let value = matches.try_get_one::<String>(option.long).ok().flatten()?;
+            Some(format!("{}={value}", option.long))
+        })
+        .collect();
+    eprint!("This {danger} ({}). Go on? [y/N] ", given.join(", "));
     let mut answer = String::new();
     std::io::stdin()
         .read_line(&mut answer)
         .map_err(|error| Failure::io("cannot read the answer", error))?;
-    if answer.trim().eq_ignore_ascii_case("y") {
+    if ["y", "yes"].contains(&answer.trim().to_ascii_lowercase().as_str()) {
         Ok(())
     } else {
-        Err(Failure::Declined("you did not say y".to_owned()))
+        Err(Failure::Declined(
+            "the answer was not y (--yes answers, --dry-run only shows)".to_owned(),
+        ))
     }
 }

@@ -1,5 +1,7 @@
 //! Messages: looking them up, pulling a queue, having a client consume one.
 
+use std::time::Duration;
+
 use futures_util::future::join_all;
 use minimq_protocol::Command;
 use minimq_protocol::body::{
@@ -38,6 +40,32 @@ pub struct MessageLookup<'a> {
     pub begin_ms: i64,
     /// Stored not after, ms since 1970.
     pub end_ms: i64,
+}
+
+/// Which messages a pull wants.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Expression<'a> {
+    /// Tags, `a || b`; `*`: all.
+    Tags(&'a str),
+    /// An SQL92 expression over properties.
+    Sql(&'a str),
+}
+
+/// A pull.
+#[derive(Debug, Clone, Copy)]
+pub struct PullRequest<'a> {
+    /// The queue.
+    pub queue: &'a MessageQueue,
+    /// Which messages.
+    pub expression: Expression<'a>,
+    /// The first position.
+    pub offset: i64,
+    /// Messages at most.
+    pub max: i32,
+    /// How long the broker may wait for a message.
+    pub hold: Duration,
+    /// The group in whose name it is done.
+    pub group: &'a str,
 }
 
 /// How a pull ended.
@@ -205,22 +233,41 @@ impl Admin {
         offset: i64,
         max: i32,
     ) -> Result<PulledMessages> {
+        self.pull_as(PullRequest {
+            queue,
+            expression: Expression::Tags(tags),
+            offset,
+            max,
+            hold: Duration::ZERO,
+            group: TOOLS_CONSUMER_GROUP,
+        })
+        .await
+    }
+
+    /// Pulls from a queue (11). Nothing is committed.
+    pub async fn pull_as(&self, wanted: PullRequest<'_>) -> Result<PulledMessages> {
+        let queue = wanted.queue;
         let addr = self
             .core
             .master_or_slave(&queue.topic, &queue.broker_name)
             .await?;
+        let (kind, text) = match wanted.expression {
+            Expression::Tags(tags) => ("TAG", tags),
+            Expression::Sql(text) => ("SQL92", text),
+        };
+        let hold = i64::try_from(wanted.hold.as_millis()).unwrap_or(i64::MAX);
         let header_sent = PullMessageRequest {
-            consumer_group: TOOLS_CONSUMER_GROUP,
+            consumer_group: wanted.group,
             topic: &queue.topic,
             queue_id: queue.queue_id,
-            queue_offset: offset,
-            max_msg_nums: max,
-            sys_flag: sys_flag::pull::SUBSCRIPTION,
+            queue_offset: wanted.offset,
+            max_msg_nums: wanted.max,
+            sys_flag: sys_flag::pull::build(false, hold > 0, true, false, false),
             commit_offset: 0,
-            suspend_timeout_millis: 0,
-            subscription: Some(tags),
+            suspend_timeout_millis: hold,
+            subscription: Some(text),
             sub_version: 0,
-            expression_type: Some("TAG"),
+            expression_type: Some(kind),
             max_msg_bytes: None,
             bname: Some(&queue.broker_name),
         };
@@ -228,7 +275,7 @@ impl Admin {
         let answer = self
             .core
             .remoting
-            .call(&addr, request, self.timeout * 2)
+            .call(&addr, request, self.timeout * 2 + wanted.hold)
             .await?;
         let status = match answer.code {
             response::SUCCESS => PullStatus::Found,
@@ -244,15 +291,18 @@ impl Admin {
             }
         };
         let offsets: PullMessageResponse = header(&addr, &answer)?;
-        let expression = minimq_protocol::subscription::TagExpression::parse(Some(tags))
-            .map_err(|error| Error::invalid("tag expression", error.to_string()))?;
         let mut messages = match status {
             PullStatus::Found => {
                 self.deliveries(answer, Some(queue), offsets.min_offset, offsets.max_offset)?
             }
             _ => Vec::new(),
         };
-        messages.retain(|message| expression.matches(message.tag()));
+        if let Expression::Tags(tags) = wanted.expression {
+            // Brokers compare hashes of tags only.
+            let expression = minimq_protocol::subscription::TagExpression::parse(Some(tags))
+                .map_err(|error| Error::invalid("tag expression", error.to_string()))?;
+            messages.retain(|message| expression.matches(message.tag()));
+        }
         Ok(PulledMessages {
             status,
             next_offset: offsets.next_begin_offset,

@@ -8,11 +8,15 @@ mod cluster;
 mod config;
 mod connections;
 mod consumption;
+mod dry_run;
+mod filters;
 mod groups;
 mod kv;
 mod messages;
 mod offsets;
+mod own;
 mod topics;
+mod traces;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,18 +28,21 @@ use minimq_protocol::json::BodyError;
 
 pub use access::AccessVersion;
 pub use consumption::{MessageTrack, TrackState};
-pub use messages::{MessageLookup, PullStatus, PulledMessages};
+pub use dry_run::PlannedRequest;
+pub use messages::{Expression, MessageLookup, PullRequest, PullStatus, PulledMessages};
 pub use offsets::QueueReset;
+pub use traces::{ConsumeTrace, MessageTrace, SendTrace, read_traces};
 
 use crate::core::Core;
 use crate::error::{Error, Result};
 use crate::route::Route;
 
-/// Administration of a cluster. A cheap clone.
+/// Administration of a cluster. A cheap clone; clones of a [dry run](Self::dry_run) write into one plan.
 #[derive(Clone)]
 pub struct Admin {
     core: Arc<Core>,
     timeout: Duration,
+    plan: Option<Arc<dry_run::Plan>>,
 }
 
 impl Admin {
@@ -43,6 +50,7 @@ impl Admin {
         Self {
             core,
             timeout: Duration::from_secs(5),
+            plan: None,
         }
     }
 
@@ -68,11 +76,17 @@ impl Admin {
     }
 
     async fn call(&self, addr: &str, request: Command) -> Result<Command> {
+        if let Some(answer) = self.write_down(addr, &request) {
+            return Ok(answer);
+        }
         self.core.call(addr, request, self.timeout).await
     }
 
     /// A request that a broker passes on to a client or works on for long.
     async fn call_long(&self, addr: &str, request: Command) -> Result<Command> {
+        if let Some(answer) = self.write_down(addr, &request) {
+            return Ok(answer);
+        }
         self.core.call(addr, request, self.timeout * 3).await
     }
 

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use serde_json::json;
 
-use crate::command::{CommandSpec, Given, Outcome, required};
+use crate::command::{CommandSpec, Outcome, required};
+use crate::given::Given;
 use crate::report::Report;
 
 use super::pairs;
@@ -77,32 +78,38 @@ async fn delete(given: &Given) -> Outcome {
 }
 
 async fn get_config(given: &Given) -> Outcome {
+    let servers = given.admin.name_servers();
+    let (done, missing) = given
+        .each(&servers, |server| given.admin.name_server_config(server))
+        .await?;
     let (mut json, mut report) = (serde_json::Map::new(), Report::default());
-    for server in given.admin.name_servers() {
-        let table = pairs(&given.admin.name_server_config(&server).await?);
-        report = report.line(format!("============{server}============"));
-        report = table.iter().fold(report, |report, (key, value)| {
-            report.line(format!("{key:<50}=  {value}"))
-        });
-        json.insert(server, json!(table));
+    for (server, text) in done {
+        let table = pairs(&text);
+        report = report
+            .line(format!("============{server}============"))
+            .lines(table.iter().map(|(key, value)| format!("{key:<50}=  {value}")));
+        json.insert(server.to_owned(), json!(table));
     }
-    let text = report.to_text();
-    Ok(Report::new(json.into()).line(text.trim_end()))
+    Ok(report.with_json(json.into()).missing(missing))
 }
 
 async fn update_config(given: &Given) -> Outcome {
     let (key, value) = (given.text("key")?, given.text("value")?);
     let settings = BTreeMap::from([(key.to_owned(), value.to_owned())]);
     let servers = given.admin.name_servers();
-    for server in &servers {
-        given
-            .admin
-            .update_name_server_config(server, &settings)
-            .await?;
-    }
+    let (done, missing) = given
+        .each(&servers, |server| {
+            given.admin.update_name_server_config(server, &settings)
+        })
+        .await?;
+    let servers: Vec<&str> = done.iter().map(|(server, ())| *server).collect();
     Ok(
         Report::new(json!({ "key": key, "value": value, "nameServers": servers }))
-            .line(format!("update name server config success!{servers:?}"))
-            .line(format!("{key} : {value}")),
+            .line(format!(
+                "update name server config success![{}]",
+                servers.join(", ")
+            ))
+            .line(format!("{key} : {value}"))
+            .missing(missing),
     )
 }

@@ -4,8 +4,9 @@ use minimq_client::Error;
 use minimq_protocol::code::response;
 use serde_json::json;
 
-use crate::command::{CommandSpec, Given, Outcome, default, flag, optional, required};
+use crate::command::{CommandSpec, Outcome, default, flag, optional, required};
 use crate::failure::Failure;
+use crate::given::Given;
 use crate::report::Report;
 use crate::text;
 
@@ -95,7 +96,7 @@ async fn move_to(given: &Given, timestamp: i64, force: bool, first: Option<Strin
                     offset.to_string(),
                 ]
             });
-            Ok(report.table(&["#brokerName", "#queueId", "#offset"], rows.collect()))
+            Ok(report.table(&["#brokerName", "#queueId", "#offset"], rows))
         }
         // Nobody is there who could be told: the broker's table is changed directly.
         Err(Error::Refused {
@@ -134,7 +135,7 @@ async fn move_to(given: &Given, timestamp: i64, force: bool, first: Option<Strin
                 "#timestampOffset",
                 "#rollbackOffset",
             ];
-            Ok(report.table(&headings, rows.collect()))
+            Ok(report.table(&headings, rows))
         }
         Err(error) => Err(error.into()),
     }

@@ -1,11 +1,14 @@
 //! Topics: creating, changing, deleting, looking at them.
 
+use minimq_client::Error;
 use minimq_protocol::body::TopicConfig;
-use minimq_protocol::perm;
+use minimq_protocol::{name, perm};
 use serde_json::json;
 
-use crate::command::{CommandSpec, Given, Outcome, default, flag, optional, required};
+use super::shape::value_of;
+use crate::command::{CommandSpec, Kind, Outcome, default, flag, long, optional, required};
 use crate::failure::Failure;
+use crate::given::Given;
 use crate::report::Report;
 use crate::text;
 
@@ -15,7 +18,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         about: "Update or create topic",
         example: "updateTopic -c DefaultCluster -t Orders -r 8 -w 8",
         options: &[
-            optional('b', "brokerAddr", "The broker, host:port"),
+            optional('b', "brokerAddr", "The broker, name or host:port"),
             optional('c', "clusterName", "All masters of this cluster"),
             required('t', "topic", "The topic"),
             default('r', "readQueueNums", "8", "Queues to read from"),
@@ -29,6 +32,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
             ),
             default('u', "unit", "false", "Unit topic"),
             default('s', "hasUnitSub", "false", "Has unit subscriptions"),
+            long(
+                "patch",
+                Kind::Flag,
+                "Changes the settings given and leaves the others as they are",
+            ),
         ],
         danger: None,
         run: |given| Box::pin(update(given)),
@@ -49,7 +57,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         about: "Update topic perm",
         example: "updateTopicPerm -c DefaultCluster -t Orders -p 4",
         options: &[
-            optional('b', "brokerAddr", "The broker, host:port"),
+            optional('b', "brokerAddr", "The broker, name or host:port"),
             optional('c', "clusterName", "All masters of this cluster"),
             required('t', "topic", "The topic"),
             required('p', "perm", "2 write, 4 read, 6 both"),
@@ -141,78 +149,145 @@ fn queues(given: &Given, long: &str) -> Result<i32, Failure> {
     }
 }
 
+/// `base` with the options: all of them, or only those that were given.
+fn changed(given: &Given, base: TopicConfig, all: bool) -> Result<TopicConfig, Failure> {
+    let mut topic = base;
+    let wanted = |long: &str| all || given.was_given(long);
+    if wanted("readQueueNums") {
+        topic.read_queue_nums = queues(given, "readQueueNums")?;
+    }
+    if wanted("writeQueueNums") {
+        topic.write_queue_nums = queues(given, "writeQueueNums")?;
+    }
+    if wanted("perm") {
+        topic.perm = permission(given)?;
+    }
+    if wanted("order") {
+        topic.order = given.boolean("order")?;
+    }
+    if wanted("unit") || wanted("hasUnitSub") {
+        topic.topic_sys_flag = i32::from(given.boolean("unit")?)
+            | (i32::from(given.boolean("hasUnitSub")?) << 1);
+    }
+    Ok(topic)
+}
+
 async fn update(given: &Given) -> Outcome {
-    let topic = TopicConfig {
-        read_queue_nums: queues(given, "readQueueNums")?,
-        write_queue_nums: queues(given, "writeQueueNums")?,
-        perm: permission(given)?,
-        topic_sys_flag: i32::from(given.boolean("unit")?)
-            | (i32::from(given.boolean("hasUnitSub")?) << 1),
-        order: given.boolean("order")?,
-        ..TopicConfig::new(given.text("topic")?)
-    };
+    let name = given.text("topic")?;
+    let patch = given.flag("patch");
+    let whole = changed(given, TopicConfig::new(name), true)?;
     let brokers = given.brokers().await?;
-    let mut report = Report::new(json!({ "topic": topic.topic_name, "brokers": brokers }));
-    for addr in &brokers {
-        given.admin.create_topic(addr, &topic).await?;
+    let (done, missing) = given
+        .each(&brokers, |addr| {
+            let whole = &whole;
+            async move {
+                let topic = match given.admin.topic_config(addr, name).await {
+                    Ok(Some(old)) if patch => {
+                        changed(given, old, false).unwrap_or_else(|_| whole.clone())
+                    }
+                    Err(error) if patch => return Err(error),
+                    _ => whole.clone(),
+                };
+                given.admin.create_topic(addr, &topic).await?;
+                Ok::<_, Error>(topic)
+            }
+        })
+        .await?;
+    let addrs: Vec<&str> = done.iter().map(|(addr, _)| *addr).collect();
+    let mut report = Report::new(json!({ "topic": name, "brokers": addrs }));
+    for addr in &addrs {
         report = report.line(format!("create topic to {addr} success."));
     }
-    if topic.order {
+    if whole.order {
         let names = given.admin.cluster_info().await?;
         let own = names
             .broker_addr_table
             .values()
-            .filter(|b| b.broker_addrs.values().any(|a| brokers.contains(a)));
+            .filter(|b| b.broker_addrs.values().any(|a| addrs.contains(&a.as_str())));
         let value: Vec<String> = own
-            .map(|b| format!("{}:{}", b.broker_name, topic.write_queue_nums))
+            .map(|b| format!("{}:{}", b.broker_name, whole.write_queue_nums))
             .collect();
+        let value = value.join(";");
+        // One broker's part is merged into what is there; a cluster replaces it.
+        let replaces = given.optional("brokerAddr").is_none();
         given
             .admin
-            .set_order_config(&topic.topic_name, &value.join(";"), true)
+            .set_order_config(name, &value, replaces)
             .await?;
+        let scope = if replaces { "cluster" } else { "broker" };
         report = report.line(format!(
-            "set broker orderConf. isOrder=true, orderConf=[{}]",
-            value.join(";")
+            "set {scope} orderConf. isOrder=true, orderConf=[{value}]"
         ));
     }
-    Ok(report.line(describe(&topic)))
+    let last = done.last().map(|(_, topic)| describe(topic));
+    Ok(report.lines(last).missing(missing))
 }
 
 async fn delete(given: &Given) -> Outcome {
     let (cluster, topic) = (given.text("clusterName")?, given.text("topic")?);
-    given.admin.delete_topic(topic, cluster).await?;
-    Ok(Report::new(json!({ "topic": topic, "cluster": cluster }))
+    let mut places = given.places(Some(cluster)).await?;
+    places.retain(|place| place.id == 0);
+    let masters: Vec<String> = places.into_iter().map(|place| place.addr).collect();
+    let (done, missing) = given
+        .each(&masters, |addr| given.admin.delete_topic_at_broker(addr, topic))
+        .await?;
+    let addrs: Vec<&str> = done.iter().map(|(addr, ())| *addr).collect();
+    let report = Report::new(json!({ "topic": topic, "cluster": cluster, "brokers": addrs }));
+    if !missing.is_empty() {
+        // A name server that forgot it would hear of it again from the broker that still has it.
+        return Ok(report
+            .lines(addrs.iter().map(|addr| format!("delete topic [{topic}] from broker [{addr}] success.")))
+            .missing(missing));
+    }
+    let servers = given.admin.name_servers();
+    let (_, missing) = given
+        .each(&servers, |server| {
+            given
+                .admin
+                .delete_topic_at_name_server(server, topic, Some(cluster))
+        })
+        .await?;
+    Ok(report
         .line(format!(
             "delete topic [{topic}] from cluster [{cluster}] success."
         ))
-        .line(format!("delete topic [{topic}] from NameServer success.")))
+        .line(format!("delete topic [{topic}] from NameServer success."))
+        .missing(missing))
 }
 
 async fn update_permission(given: &Given) -> Outcome {
     let (name, wanted) = (given.text("topic")?, permission(given)?);
-    let mut changed = Vec::new();
-    let mut report = Report::default();
+    given.admin.topic_route(name).await?;
     let brokers = given.brokers().await?;
-    for addr in &brokers {
-        let Some(topic) = given.admin.topic_config(addr, name).await? else {
-            report = report.partly(format!("topic {name} is not at {addr}"));
+    let (done, mut missing) = given
+        .each(&brokers, |addr| async move {
+            let Some(topic) = given.admin.topic_config(addr, name).await? else {
+                return Ok(None);
+            };
+            let before = topic.perm;
+            let now = TopicConfig {
+                perm: wanted,
+                ..topic
+            };
+            if before != wanted {
+                given.admin.create_topic(addr, &now).await?;
+            }
+            Ok::<_, Error>(Some((before, now)))
+        })
+        .await?;
+    let (mut changed, mut lines, mut last) = (Vec::new(), Vec::new(), None);
+    for (addr, outcome) in done {
+        let Some((before, now)) = outcome else {
+            missing.push(format!("topic {name} is not at {addr}"));
             continue;
         };
-        let before = topic.perm;
-        given
-            .admin
-            .create_topic(
-                addr,
-                &TopicConfig {
-                    perm: wanted,
-                    ..topic
-                },
-            )
-            .await?;
         changed.push(json!({ "broker": addr, "before": before, "now": wanted }));
-        report = report.line(format!(
-            "update topic perm from {before} to {wanted} in {addr} success."
-        ));
+        lines.push(if before == wanted {
+            "new perm equals to the old one!".to_owned()
+        } else {
+            last = Some(format!("{}.", describe(&now)));
+            format!("update topic perm from {before} to {wanted} in {addr} success.")
+        });
     }
     if changed.is_empty() {
         return Err(Failure::NotFound(format!(
@@ -220,16 +295,18 @@ async fn update_permission(given: &Given) -> Outcome {
             brokers.join(", ")
         )));
     }
-    let missing: Vec<String> = report.missing().to_vec();
-    let lines = report.to_text();
-    let report = Report::new(json!({ "topic": name, "changed": changed })).line(lines.trim_end());
-    Ok(missing.into_iter().fold(report, Report::partly))
+    if given.optional("brokerAddr").is_some() {
+        lines.extend(last);
+    }
+    Ok(Report::new(json!({ "topic": name, "changed": changed }))
+        .lines(lines)
+        .missing(missing))
 }
 
 async fn route(given: &Given) -> Outcome {
     let route = given.admin.topic_route(given.text("topic")?).await?.data;
     let bytes = route.to_json(minimq_protocol::json::Flavour::Standard);
-    let json: serde_json::Value = serde_json::from_slice(&bytes).unwrap_or_default();
+    let json = value_of(&bytes);
     if !given.flag("list") {
         let text = serde_json::to_string_pretty(&json).unwrap_or_default();
         return Ok(Report::new(json).line(text));
@@ -308,7 +385,7 @@ async fn status(given: &Given) -> Outcome {
         "#Max Offset",
         "#Last Updated",
     ];
-    Ok(Report::new(json.collect()).table(&headings, rows.collect()))
+    Ok(Report::new(json.collect()).table(&headings, rows))
 }
 
 async fn clusters(given: &Given) -> Outcome {
@@ -328,12 +405,31 @@ async fn list(given: &Given) -> Outcome {
             .iter()
             .fold(report, |report, topic| report.line(topic)));
     }
-    let (mut rows, mut json) = (Vec::new(), Vec::new());
-    for topic in &topics {
-        let Ok(clusters) = given.admin.clusters_of_topic(topic).await else {
-            continue;
+    topics.retain(|topic| {
+        !topic.starts_with(name::RETRY_PREFIX) && !topic.starts_with(name::DLQ_PREFIX)
+    });
+    let answers = given
+        .all(&topics, |topic| async move {
+            let clusters = given.admin.clusters_of_topic(topic).await?;
+            let groups = given.admin.groups_of_topic(topic).await;
+            Ok::<_, Error>((clusters, groups))
+        })
+        .await;
+    let (mut rows, mut json, mut missing) = (Vec::new(), Vec::new(), Vec::new());
+    for (topic, answer) in topics.iter().zip(answers) {
+        let (clusters, groups) = match answer {
+            Ok(found) => found,
+            // Names of clusters are topics without a route of their own.
+            Err(Error::TopicNotFound { .. }) => continue,
+            Err(error) => {
+                missing.push(format!("{topic}: {error}"));
+                continue;
+            }
         };
-        let groups = given.admin.groups_of_topic(topic).await.unwrap_or_default();
+        let groups = groups.unwrap_or_else(|error| {
+            missing.push(format!("{topic}: {error}"));
+            Vec::new()
+        });
         for cluster in &clusters {
             json.push(json!({ "cluster": cluster, "topic": topic, "groups": groups }));
             let mut shown = groups.clone();
@@ -347,7 +443,9 @@ async fn list(given: &Given) -> Outcome {
             );
         }
     }
-    Ok(Report::new(json.into()).table(&["#Cluster Name", "#Topic", "#Consumer Group"], rows))
+    Ok(Report::new(json.into())
+        .table(&["#Cluster Name", "#Topic", "#Consumer Group"], rows)
+        .missing(missing))
 }
 
 async fn order(given: &Given) -> Outcome {
@@ -359,21 +457,23 @@ async fn order(given: &Given) -> Outcome {
             })?;
             Ok(
                 Report::new(json!({ "topic": topic, "orderConf": conf })).line(format!(
-                    "get orderConf success. topic={topic}, orderConf=[{conf}]"
+                    "get orderConf success. topic=[{topic}], orderConf=[{conf}]"
                 )),
             )
         }
         "put" => {
-            let conf = given.text("orderConf")?;
+            let conf = given.optional("orderConf").ok_or_else(|| {
+                Failure::Usage("please set orderConf with option -v.".to_owned())
+            })?;
             given.admin.set_order_config(topic, conf, true).await?;
             Ok(Report::done(format!(
-                "update orderConf success. topic={topic}, orderConf=[{conf}]"
+                "update orderConf success. topic=[{topic}], orderConf=[{conf}]"
             )))
         }
         "delete" => {
             given.admin.delete_order_config(topic).await?;
             Ok(Report::done(format!(
-                "delete orderConf success. topic={topic}"
+                "delete orderConf success. topic=[{topic}]"
             )))
         }
         other => Err(Failure::Usage(format!(
