@@ -191,9 +191,7 @@ impl Opt {
     fn to_arg(&self) -> Arg {
         let mut arg = Arg::new(self.long).help(self.help);
         if matches!(self.kind, Kind::Word | Kind::OptionalWord) {
-            return arg
-                .value_name(self.long)
-                .required(self.kind == Kind::Word);
+            return arg.value_name(self.long).required(self.kind == Kind::Word);
         }
         arg = arg.long(self.long);
         if self.short != NO_LETTER {

@@ -130,7 +130,9 @@ fn advice(error: &Error) -> Option<&'static str> {
             response::NO_PERMISSION => {
                 "see the permission of topic and broker (`mqadmin topicRoute -l`)"
             }
-            response::SYSTEM_ERROR if remark.contains("AclException") || remark.contains("accessKey") => {
+            response::SYSTEM_ERROR
+                if remark.contains("AclException") || remark.contains("accessKey") =>
+            {
                 "give an account with --access-key and MINIMQ_SECRET_KEY, or in conf/tools.yml"
             }
             response::REQUEST_CODE_NOT_SUPPORTED => {

@@ -134,11 +134,7 @@ impl Given {
     }
 
     /// Asks many at once, as many as `--parallel` says; the answers are in the order of `items`.
-    pub(crate) async fn all<'i, I, T, F>(
-        &self,
-        items: &'i [I],
-        ask: impl Fn(&'i I) -> F,
-    ) -> Vec<T>
+    pub(crate) async fn all<'i, I, T, F>(&self, items: &'i [I], ask: impl Fn(&'i I) -> F) -> Vec<T>
     where
         F: Future<Output = T>,
     {

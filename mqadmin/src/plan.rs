@@ -33,7 +33,10 @@ pub(crate) fn instead_of(report: Report, planned: &[PlannedRequest]) -> Report {
     });
     Report::new(json!({ "dryRun": true, "requests": json.collect::<Vec<_>>() }))
         .line("Nothing was changed. These requests would be sent:")
-        .table(&["#Addr", "#Code", "#Request", "#Fields"], rows.collect::<Vec<_>>())
+        .table(
+            &["#Addr", "#Code", "#Request", "#Fields"],
+            rows.collect::<Vec<_>>(),
+        )
 }
 
 fn name(code: i32) -> &'static str {

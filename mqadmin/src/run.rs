@@ -132,11 +132,7 @@ fn perform(spec: &'static CommandSpec, matches: ArgMatches) -> u8 {
     }
 }
 
-fn execute(
-    spec: &'static CommandSpec,
-    matches: ArgMatches,
-    form: Form,
-) -> Result<Report, Failure> {
+fn execute(spec: &'static CommandSpec, matches: ArgMatches, form: Form) -> Result<Report, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()

@@ -22,10 +22,7 @@ pub(crate) fn table(out: &mut String, headings: &[&str], rows: &[Row], coloured:
         let mut text = String::new();
         for (cell, wide) in cells.zip(&widths) {
             text.push_str(cell);
-            text.extend(std::iter::repeat_n(
-                ' ',
-                wide - cell.width().min(*wide) + 2,
-            ));
+            text.extend(std::iter::repeat_n(' ', wide - cell.width().min(*wide) + 2));
         }
         let text = text.trim_end();
         match colour.filter(|_| coloured) {
@@ -129,10 +126,7 @@ mod tests {
             time(ms)
         );
         assert!(parse_time("yesterday").unwrap_err().contains("yesterday"));
-        assert_eq!(
-            (time(0), time_or_na(0)),
-            (String::new(), "N/A".to_owned())
-        );
+        assert_eq!((time(0), time_or_na(0)), (String::new(), "N/A".to_owned()));
     }
 
     #[test]

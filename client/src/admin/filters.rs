@@ -48,7 +48,8 @@ impl Admin {
         module: &Bytes,
     ) -> Result<Vec<(String, Result<()>)>> {
         let route = self.topic_route(topic).await?;
-        let servers: BTreeSet<&String> = route.data.filter_server_table.values().flatten().collect();
+        let servers: BTreeSet<&String> =
+            route.data.filter_server_table.values().flatten().collect();
         if servers.is_empty() {
             let brokers = route.each_broker().map(|(_, addr)| addr);
             return Err(Error::NoFilterServer {

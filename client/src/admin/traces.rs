@@ -167,7 +167,9 @@ pub fn read_traces(bodies: impl IntoIterator<Item = (String, String)>, id: &str)
         }
     }
     trace.consumptions = begun.into_values().collect();
-    trace.consumptions.sort_by(|a, b| (a.time, &a.group).cmp(&(b.time, &b.group)));
+    trace
+        .consumptions
+        .sort_by(|a, b| (a.time, &a.group).cmp(&(b.time, &b.group)));
     trace.sends.sort_by_key(|send| send.time);
     trace
 }
@@ -178,13 +180,36 @@ mod tests {
 
     #[test]
     fn begin_and_end_of_a_consumption_are_joined_and_other_messages_are_left_out() {
-        let publish = ["Pub", "100", "R", "PG", "T", "ID1", "TagA", "k1", "127.0.0.1:10911", "5", "7", "0", "OFF", "true"];
+        let publish = [
+            "Pub",
+            "100",
+            "R",
+            "PG",
+            "T",
+            "ID1",
+            "TagA",
+            "k1",
+            "127.0.0.1:10911",
+            "5",
+            "7",
+            "0",
+            "OFF",
+            "true",
+        ];
         let before = ["SubBefore", "200", "R", "CG", "REQ", "ID1", "2", "k1"];
-        let after = ["SubAfter", "REQ", "ID1", "9", "true", "k1", "0", "210", "CG"];
-        let other = ["Pub", "100", "R", "PG", "T", "ID2", "null", "null", "b:1", "5", "7", "0", "OFF", "true"];
+        let after = [
+            "SubAfter", "REQ", "ID1", "9", "true", "k1", "0", "210", "CG",
+        ];
+        let other = [
+            "Pub", "100", "R", "PG", "T", "ID2", "null", "null", "b:1", "5", "7", "0", "OFF",
+            "true",
+        ];
         let lost = ["SubBefore", "300", "R", "CG2", "REQ2", "ID1", "0", "k1"];
         let body = |records: &[&[&str]]| -> String {
-            records.iter().map(|fields| format!("{}\u{2}", fields.join("\u{1}"))).collect()
+            records
+                .iter()
+                .map(|fields| format!("{}\u{2}", fields.join("\u{1}")))
+                .collect()
         };
         let trace = read_traces(
             [
@@ -197,7 +222,12 @@ mod tests {
         assert_eq!(trace.sends.len(), 1);
         let send = trace.sends.first().unwrap();
         assert_eq!(
-            (send.group.as_str(), send.cost_ms, send.success, send.client_host.as_str()),
+            (
+                send.group.as_str(),
+                send.cost_ms,
+                send.success,
+                send.client_host.as_str()
+            ),
             ("PG", 7, true, "10.0.0.1")
         );
         let shown: Vec<_> = trace
@@ -209,6 +239,9 @@ mod tests {
         let written = send.record("ID1", "OFF", 5);
         let again = read_traces([(written, "10.0.0.1".to_owned())], "ID1");
         assert_eq!(again.sends, trace.sends);
-        assert_eq!(read_traces([("\u{2}\u{1}junk".to_owned(), String::new())], "x"), MessageTrace::default());
+        assert_eq!(
+            read_traces([("\u{2}\u{1}junk".to_owned(), String::new())], "x"),
+            MessageTrace::default()
+        );
     }
 }

@@ -176,7 +176,11 @@ async fn versions(given: &Given) -> Outcome {
             .map(|(file, version)| (file.clone(), version.counter, version.timestamp))
             .collect();
         if files.is_empty() {
-            files.push((String::new(), found.version.counter, found.version.timestamp));
+            files.push((
+                String::new(),
+                found.version.counter,
+                found.version.timestamp,
+            ));
         }
         for (file, counter, timestamp) in files {
             json.push(json!({

@@ -109,7 +109,12 @@ async fn cluster_table(given: &Given) -> Outcome {
     let (mut rows, mut json, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     let more = given.flag("moreStats");
     for (place, table) in places.into_iter().zip(tables) {
-        let Place { cluster, broker: name, id, addr } = place;
+        let Place {
+            cluster,
+            broker: name,
+            id,
+            addr,
+        } = place;
         let reached = table.is_ok();
         let table = table.unwrap_or_else(|error| {
             missing.push(format!("broker {name} at {addr}: {error}"));
@@ -237,7 +242,11 @@ async fn get_config(given: &Given) -> Outcome {
         let table = pairs(&text);
         report = report
             .line(format!("============{addr}============"))
-            .lines(table.iter().map(|(key, value)| format!("{key:<50}=  {value}")));
+            .lines(
+                table
+                    .iter()
+                    .map(|(key, value)| format!("{key:<50}=  {value}")),
+            );
         json.insert(addr.to_owned(), json!(table));
     }
     Ok(report.with_json(json.into()).missing(missing))
@@ -283,8 +292,8 @@ async fn permission(given: &Given, add: bool) -> Outcome {
     let lines = done.iter().map(|(server, topics)| {
         format!("{verb} write perm of broker[{broker}] in name server[{server}] OK, {topics}")
     });
-    let missing = missing.into_iter().map(|error| {
-        format!("{verb} write perm of broker[{broker}] Failed: {error}")
-    });
+    let missing = missing
+        .into_iter()
+        .map(|error| format!("{verb} write perm of broker[{broker}] Failed: {error}"));
     Ok(Report::new(json.into()).lines(lines).missing(missing))
 }

@@ -45,7 +45,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         about: "export metadata",
         example: "exportMetadata -c DefaultCluster -f ./export",
         options: &[
-            optional('c', "clusterName", "All masters of this cluster; queue numbers are added up"),
+            optional(
+                'c',
+                "clusterName",
+                "All masters of this cluster; queue numbers are added up",
+            ),
             optional('b', "brokerAddr", "The broker, name or host:port"),
             default('f', "filePath", FOLDER, "The folder to write to"),
             flag('t', "topic", "Topics only"),
@@ -238,7 +242,14 @@ struct Totals {
 async fn metrics_of(
     given: &Given,
     place: &Place,
-) -> Result<(Value, BTreeMap<&'static str, f64>, BTreeMap<&'static str, i64>), minimq_client::Error> {
+) -> Result<
+    (
+        Value,
+        BTreeMap<&'static str, f64>,
+        BTreeMap<&'static str, i64>,
+    ),
+    minimq_client::Error,
+> {
     let admin = &given.admin;
     let addr = place.addr.as_str();
     let runtime = admin.broker_runtime(addr).await?;
@@ -253,13 +264,21 @@ async fn metrics_of(
     let delayed = rate("SCHEDULE_TOPIC_XXXX").await;
     let names: Vec<&String> = groups.keys().collect();
     let members = given
-        .all(&names, |group| admin.consumer_connections(group, Some(addr)))
+        .all(&names, |group| {
+            admin.consumer_connections(group, Some(addr))
+        })
         .await;
     let clients: BTreeSet<String> = members
         .into_iter()
         .filter_map(Result::ok)
         .flat_map(|members| members.connection_set)
-        .map(|c| format!("{}%{}", c.language.unwrap_or_default(), version::name(c.version)))
+        .map(|c| {
+            format!(
+                "{}%{}",
+                c.language.unwrap_or_default(),
+                version::name(c.version)
+            )
+        })
         .collect();
     let day = |kind: &str| {
         number(&runtime, &format!("msg{kind}TotalTodayMorning"))
@@ -269,13 +288,22 @@ async fn metrics_of(
         ("normalInTps", first_rate(&runtime, "putTps")),
         ("normalOutTps", first_rate(&runtime, "getTransferedTps")),
         ("transInTps", half.map_or(0.0, |data| data.stats_minute.tps)),
-        ("scheduleInTps", delayed.map_or(0.0, |data| data.stats_minute.tps)),
+        (
+            "scheduleInTps",
+            delayed.map_or(0.0, |data| data.stats_minute.tps),
+        ),
     ]);
     let days = BTreeMap::from([
         ("normalOneDayInNum", day("Put")),
         ("normalOneDayOutNum", day("Get")),
-        ("transOneDayInNum", half.map_or(0, |data| data.stats_day.sum)),
-        ("scheduleOneDayInNum", delayed.map_or(0, |data| data.stats_day.sum)),
+        (
+            "transOneDayInNum",
+            half.map_or(0, |data| data.stats_day.sum),
+        ),
+        (
+            "scheduleOneDayInNum",
+            delayed.map_or(0, |data| data.stats_day.sum),
+        ),
     ]);
     let value = json!({
         "runtimeEnv": {

@@ -148,7 +148,7 @@ async fn update(given: &Given) -> Outcome {
                 let group = match given.admin.group_config(addr, name).await {
                     Ok(Some(old)) if patch => {
                         changed(given, old, false).unwrap_or_else(|_| whole.clone())
-                    },
+                    }
                     Err(error) if patch => return Err(error),
                     _ => whole.clone(),
                 };
@@ -207,9 +207,16 @@ async fn delete(given: &Given) -> Outcome {
 
 async fn config(given: &Given) -> Outcome {
     let group = given.text("groupName")?;
-    let places: Vec<_> = given.places(None).await?.into_iter().filter(|place| place.id == 0).collect();
+    let places: Vec<_> = given
+        .places(None)
+        .await?
+        .into_iter()
+        .filter(|place| place.id == 0)
+        .collect();
     let answers = given
-        .all(&places, |place| given.admin.group_config(&place.addr, group))
+        .all(&places, |place| {
+            given.admin.group_config(&place.addr, group)
+        })
         .await;
     let (mut json, mut report) = (Vec::new(), Report::default());
     for (place, answer) in places.iter().zip(answers) {
@@ -225,7 +232,9 @@ async fn config(given: &Given) -> Outcome {
         let rule = "=".repeat(29);
         report = report.line(format!("{rule}{}:{}{rule}", place.cluster, place.broker));
         for (key, value) in value.as_object().into_iter().flatten() {
-            let text = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let text = value
+                .as_str()
+                .map_or_else(|| value.to_string(), str::to_owned);
             report = report.line(format!("{key:<40}=  {text}"));
         }
         json.push(json!({ "cluster": place.cluster, "broker": place.broker, "config": value }));

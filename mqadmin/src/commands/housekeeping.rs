@@ -13,12 +13,12 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         about: "Clean expired ConsumeQueue on broker.",
         example: "cleanExpiredCQ -b 127.0.0.1:10911",
         options: &[
+            optional('b', "brokerAddr", "The broker, name or host:port"),
             optional(
-                'b',
-                "brokerAddr",
-                "The broker, name or host:port",
+                'c',
+                "cluster",
+                "All brokers of this cluster; without -b and -c: all clusters",
             ),
-            optional('c', "cluster", "All brokers of this cluster; without -b and -c: all clusters"),
         ],
         danger: None,
         run: |given| Box::pin(clean(given, Clean::ExpiredQueues)),
@@ -28,12 +28,12 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         about: "Clean unused topic on broker.",
         example: "cleanUnusedTopic -b 127.0.0.1:10911",
         options: &[
+            optional('b', "brokerAddr", "The broker, name or host:port"),
             optional(
-                'b',
-                "brokerAddr",
-                "The broker, name or host:port",
+                'c',
+                "cluster",
+                "All brokers of this cluster; without -b and -c: all clusters",
             ),
-            optional('c', "cluster", "All brokers of this cluster; without -b and -c: all clusters"),
         ],
         danger: Some("deletes the queues of topics that no broker has any more"),
         run: |given| Box::pin(clean(given, Clean::UnusedTopics)),
@@ -43,12 +43,12 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         about: "Delete expired CommitLog files",
         example: "deleteExpiredCommitLog -b 127.0.0.1:10911",
         options: &[
+            optional('b', "brokerAddr", "The broker, name or host:port"),
             optional(
-                'b',
-                "brokerAddr",
-                "The broker, name or host:port",
+                'c',
+                "cluster",
+                "All brokers of this cluster; without -b and -c: all clusters",
             ),
-            optional('c', "cluster", "All brokers of this cluster; without -b and -c: all clusters"),
         ],
         danger: Some("deletes commit-log files older than fileReservedTime now"),
         run: |given| Box::pin(clean(given, Clean::ExpiredLog)),
@@ -86,6 +86,10 @@ async fn clean(given: &Given, what: Clean) -> Outcome {
     let lines = addrs.iter().map(|addr| format!("success {addr}"));
     Ok(Report::new(json!({ "brokers": addrs }))
         .lines(lines)
-        .line(if missing.is_empty() { "success" } else { "false" })
+        .line(if missing.is_empty() {
+            "success"
+        } else {
+            "false"
+        })
         .missing(missing))
 }

@@ -94,7 +94,8 @@ async fn all_connections(given: &Given, group: &str) -> Result<ConsumerConnectio
             Err(error) => failed = Some(error),
         }
     }
-    all.connection_set.sort_by(|a, b| a.client_id.cmp(&b.client_id));
+    all.connection_set
+        .sort_by(|a, b| a.client_id.cmp(&b.client_id));
     match failed {
         Some(error) if !found => Err(error.into()),
         _ => Ok(all),
@@ -231,10 +232,15 @@ async fn status(given: &Given) -> Outcome {
                 version.cloned().unwrap_or_default(),
             ]
         });
-        report = report.table(&["#Index", "#ClientId", "#Version"], rows).line("");
+        report = report
+            .table(&["#Index", "#ClientId", "#Version"], rows)
+            .line("");
         if problems.is_empty() {
             report = report
-                .painted(Colour::Green, "Same subscription in the same group of consumer")
+                .painted(
+                    Colour::Green,
+                    "Same subscription in the same group of consumer",
+                )
                 .painted(Colour::Green, "Rebalance OK");
         }
     }
@@ -252,7 +258,8 @@ fn problems(told: &BTreeMap<&str, ConsumerRunningInfo>) -> Vec<String> {
     let mut problems = Vec::new();
     let subscriptions = |info: &ConsumerRunningInfo| -> BTreeMap<String, String> {
         let all = info.subscription_set.iter();
-        all.map(|s| (s.topic.clone(), s.sub_string.clone())).collect()
+        all.map(|s| (s.topic.clone(), s.sub_string.clone()))
+            .collect()
     };
     let mut others = told.values().map(subscriptions);
     if let Some(first) = others.next()
@@ -306,7 +313,9 @@ fn problems(told: &BTreeMap<&str, ConsumerRunningInfo>) -> Vec<String> {
 
 /// The running information of one member.
 fn details(report: Report, info: ConsumerRunningInfo) -> Report {
-    let report = report.line("#Consumer Properties#").lines(key_lines(&info.properties));
+    let report = report
+        .line("#Consumer Properties#")
+        .lines(key_lines(&info.properties));
     let subscriptions = info.subscription_set.iter().map(|s| {
         vec![
             s.topic.clone(),

@@ -22,7 +22,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         example: "queryMsgById -i 7F00000100002A9F0000000000000000",
         options: &[
             required('i', "msgId", "The broker's id, several with ,"),
-            optional('g', "consumerGroup", "With -d: has that group's member consume it"),
+            optional(
+                'g',
+                "consumerGroup",
+                "With -d: has that group's member consume it",
+            ),
             optional('d', "clientId", "The member"),
             default('s', "sendMessage", "false", "Sends it again"),
             optional('u', "unitName", "Accepted; units have no meaning here"),
@@ -37,9 +41,17 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         options: &[
             required('t', "topic", "The topic"),
             required('k', "msgKey", "The key"),
-            long("begin", Kind::Optional, "Stored not before: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS"),
+            long(
+                "begin",
+                Kind::Optional,
+                "Stored not before: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS",
+            ),
             long("end", Kind::Optional, "Stored not after"),
-            long("max", Kind::Default(MAX_BY_KEY), "Messages of one broker at most"),
+            long(
+                "max",
+                Kind::Default(MAX_BY_KEY),
+                "Messages of one broker at most",
+            ),
         ],
         danger: None,
         run: |given| Box::pin(by_key(given)),
@@ -51,7 +63,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         options: &[
             required('i', "msgId", "The client's id"),
             required('t', "topic", "The topic"),
-            optional('g', "consumerGroup", "With -d: has that group's member consume it"),
+            optional(
+                'g',
+                "consumerGroup",
+                "With -d: has that group's member consume it",
+            ),
             optional('d', "clientId", "The member"),
             flag('a', "showAll", "All copies, not the first one only"),
         ],
@@ -110,7 +126,9 @@ async fn with_tracks(given: &Given, messages: &[Delivery]) -> Outcome {
                     )
                 }));
             }
-            Err(error) => report = report.partly(format!("what became of it is not known: {error}")),
+            Err(error) => {
+                report = report.partly(format!("what became of it is not known: {error}"))
+            }
         }
         json.push(value);
     }
@@ -156,7 +174,15 @@ async fn push_to(given: &Given, (group, client): (&str, &str), topic: &str, id: 
 }
 
 /// Names that the client or the broker sets by itself.
-const OWN_PROPERTIES: &[&str] = &["KEYS", "TAGS", "UNIQ_KEY", "WAIT", "MSG_REGION", "TRACE_ON", "CLUSTER"];
+const OWN_PROPERTIES: &[&str] = &[
+    "KEYS",
+    "TAGS",
+    "UNIQ_KEY",
+    "WAIT",
+    "MSG_REGION",
+    "TRACE_ON",
+    "CLUSTER",
+];
 
 async fn send_again(given: &Given, message: &Delivery) -> Outcome {
     let id = message.id();

@@ -34,9 +34,8 @@ const MAX_INTERVAL_S: f64 = 86_400.0;
 
 /// All commands by family, in the order of the list.
 pub(crate) fn families() -> Vec<(&'static str, Vec<&'static CommandSpec>)> {
-    let family = |name, parts: &[&'static [CommandSpec]]| {
-        (name, parts.iter().copied().flatten().collect())
-    };
+    let family =
+        |name, parts: &[&'static [CommandSpec]]| (name, parts.iter().copied().flatten().collect());
     vec![
         family("Topics", &[topics::COMMANDS, allocation::COMMANDS]),
         family(

@@ -69,7 +69,10 @@ async fn round(given: &Given, behind: i64) -> Result<(), Failure> {
     let mut found: Vec<(String, &'static str, String)> = Vec::new();
     for group in &groups {
         let own = complaints(group, behind);
-        found.extend(own.into_iter().map(|(kind, text)| (group.group.clone(), kind, text)));
+        found.extend(
+            own.into_iter()
+                .map(|(kind, text)| (group.group.clone(), kind, text)),
+        );
     }
     let masters: Vec<String> = given
         .places(None)
@@ -93,11 +96,12 @@ async fn round(given: &Given, behind: i64) -> Result<(), Failure> {
     }
     let now = text::now_ms();
     for (group, kind, text) in found {
-        let report = Report::new(json!({ "time": now, "group": group, "kind": kind, "text": text }))
-            .painted(
-                Colour::Yellow,
-                format!("{} [MONITOR] {text}", text::time_or_na(now)),
-            );
+        let report =
+            Report::new(json!({ "time": now, "group": group, "kind": kind, "text": text }))
+                .painted(
+                    Colour::Yellow,
+                    format!("{} [MONITOR] {text}", text::time_or_na(now)),
+                );
         given.show(&report)?;
     }
     let summary = json!({ "time": now, "kind": "round", "groups": groups.len() });
@@ -139,7 +143,10 @@ mod tests {
     #[test]
     fn a_group_is_told_of_for_each_thing_that_is_wrong() {
         let kinds = |group: &GroupProgress| -> Vec<&str> {
-            complaints(group, 100).iter().map(|(kind, _)| *kind).collect()
+            complaints(group, 100)
+                .iter()
+                .map(|(kind, _)| *kind)
+                .collect()
         };
         let mut group = GroupProgress {
             group: "g".to_owned(),

@@ -87,7 +87,11 @@ async fn get_config(given: &Given) -> Outcome {
         let table = pairs(&text);
         report = report
             .line(format!("============{server}============"))
-            .lines(table.iter().map(|(key, value)| format!("{key:<50}=  {value}")));
+            .lines(
+                table
+                    .iter()
+                    .map(|(key, value)| format!("{key:<50}=  {value}")),
+            );
         json.insert(server.to_owned(), json!(table));
     }
     Ok(report.with_json(json.into()).missing(missing))

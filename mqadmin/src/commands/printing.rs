@@ -19,7 +19,12 @@ const BATCH: i32 = 32;
 const SINCE: &str = "Stored not before: milliseconds or yyyy-MM-dd#HH:mm:ss:SSS";
 const TOPIC: Opt = required('t', "topic", "The topic");
 const TAGS: Opt = default('s', "subExpression", "*", "Tags, as TagA || TagB");
-const CHARSET: Opt = default('c', "charsetName", "UTF-8", "UTF-8, ISO-8859-1, or hex to see bytes");
+const CHARSET: Opt = default(
+    'c',
+    "charsetName",
+    "UTF-8",
+    "UTF-8, ISO-8859-1, or hex to see bytes",
+);
 const BEGIN: Opt = optional('b', "beginTimestamp", SINCE);
 const END: Opt = optional('e', "endTimestamp", "Stored before");
 const MAX: Opt = long("max", Kind::Optional, "Messages at most");
@@ -70,7 +75,12 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
             optional('b', "brokerName", "Only this broker"),
             optional('i', "queueId", "Only this queue, with -b"),
             optional('o', "offset", "From here on, with -i"),
-            default('g', "consumerGroup", TOOLS_CONSUMER_GROUP, "The group in whose name it is read; no offset is stored"),
+            default(
+                'g',
+                "consumerGroup",
+                TOOLS_CONSUMER_GROUP,
+                "The group in whose name it is read; no offset is stored",
+            ),
             optional('s', "beginTimestamp", SINCE),
             optional('e', "endTimestamp", "Stored before"),
             default('c', "MessageNumber", "128", "Messages at most"),

@@ -22,7 +22,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         about: "send msg to broker.",
         example: "sendMsgStatus -b broker-a -c 10",
         options: &[
-            required('b', "brokerName", "The broker's name; its own topic is used"),
+            required(
+                'b',
+                "brokerName",
+                "The broker's name; its own topic is used",
+            ),
             default('s', "messageSize", "128", "Bytes of a message"),
             default('c', "count", "50", "Messages"),
         ],
@@ -49,7 +53,12 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
             default('a', "amount", "100", "Messages to each broker in a round"),
             default('s', "size", "128", "Bytes of a message"),
             optional('c', "cluster", "Only this cluster"),
-            default('p', "print-log", "false", "As lines for a log: time|room|cluster|broker|ms"),
+            default(
+                'p',
+                "print-log",
+                "false",
+                "As lines for a log: time|room|cluster|broker|ms",
+            ),
             default('m', "machine-room", "noname", "The room that -p prints"),
             default('i', "interval", "10", "Seconds between rounds"),
             long("times", Kind::Optional, "So many rounds, then end"),
@@ -107,11 +116,16 @@ async fn send_status(given: &Given) -> Outcome {
         .first()
         .ok_or_else(|| Failure::NotFound(format!("topic {broker} has no queue at {broker}")))?;
     // The first send makes the connection.
-    producer.send_to(queue, Message::new(broker, body(size))).await?;
+    producer
+        .send_to(queue, Message::new(broker, body(size)))
+        .await?;
     let (mut json, mut report) = (Vec::new(), Report::default());
     for _ in 0..count {
         let begin = Instant::now();
-        match producer.send_to(queue, Message::new(broker, body(size))).await {
+        match producer
+            .send_to(queue, Message::new(broker, body(size)))
+            .await
+        {
             Ok(receipt) => {
                 let rt = ms(begin.elapsed());
                 json.push(json!({
@@ -148,7 +162,9 @@ async fn check_times(given: &Given) -> Outcome {
     let (mut sum, mut counted) = (0.0, 0u32);
     for (at, queue) in queues.iter().cycle().take(amount).enumerate() {
         let begin = Instant::now();
-        let sent = producer.send_to(queue, Message::new(topic, body(size))).await;
+        let sent = producer
+            .send_to(queue, Message::new(topic, body(size)))
+            .await;
         let rt = ms(begin.elapsed());
         let done = sent.is_ok();
         if let Err(error) = sent {
@@ -219,7 +235,10 @@ async fn round(given: &Given) -> Outcome {
         }));
         rows.push(if as_log {
             let now = crate::text::time_or_na(crate::text::now_ms());
-            vec![format!("{now}|{room}|{}|{}|{rt:.0}", place.cluster, place.broker)]
+            vec![format!(
+                "{now}|{room}|{}|{}|{rt:.0}",
+                place.cluster, place.broker
+            )]
         } else {
             vec![
                 place.cluster.clone(),

@@ -142,7 +142,9 @@ pub(super) struct GroupProgress {
 
 /// All groups of all masters: each master is asked for the groups it has itself, so that no route is looked up. Besides, what
 /// was not told.
-pub(super) async fn all_groups(given: &Given) -> Result<(Vec<GroupProgress>, Vec<String>), Failure> {
+pub(super) async fn all_groups(
+    given: &Given,
+) -> Result<(Vec<GroupProgress>, Vec<String>), Failure> {
     let masters: Vec<String> = given
         .places(None)
         .await?
@@ -150,11 +152,17 @@ pub(super) async fn all_groups(given: &Given) -> Result<(Vec<GroupProgress>, Vec
         .filter(|place| place.id == 0)
         .map(|place| place.addr)
         .collect();
-    let (known, mut missing) = given.each(&masters, |addr| given.admin.groups(addr)).await?;
+    let (known, mut missing) = given
+        .each(&masters, |addr| given.admin.groups(addr))
+        .await?;
     let mut asked = Vec::new();
     for (addr, groups) in known {
         let names = groups.subscription_group_table.into_keys();
-        asked.extend(names.filter(|group| is_shown(group)).map(|group| (addr, group)));
+        asked.extend(
+            names
+                .filter(|group| is_shown(group))
+                .map(|group| (addr, group)),
+        );
     }
     let parts = given
         .all(&asked, |(addr, group)| async move {
@@ -236,5 +244,7 @@ async fn progress_of_all(given: &Given) -> Outcome {
         "#TPS",
         "#Diff Total",
     ];
-    Ok(Report::new(json.into()).table(&headings, rows).missing(missing))
+    Ok(Report::new(json.into())
+        .table(&headings, rows)
+        .missing(missing))
 }

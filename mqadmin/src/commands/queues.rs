@@ -45,7 +45,9 @@ async fn entries(given: &Given) -> Outcome {
     let mut report = Report::new(value_of(&found.to_json(Flavour::Standard)));
     if let Some(subscription) = &found.subscription_data {
         let text = String::from_utf8_lossy(&subscription.to_json(Flavour::Standard)).into_owned();
-        report = report.line(format!("Subscription data: \n{text}")).line(&*rule);
+        report = report
+            .line(format!("Subscription data: \n{text}"))
+            .line(&*rule);
     }
     if let Some(filter) = &found.filter_data {
         report = report.line(format!("Filter data: \n{filter}")).line(&*rule);

@@ -35,7 +35,11 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
         about: "Topic and Consumer tps stats",
         example: "statsAll -t Orders",
         options: &[
-            flag('a', "activeTopic", "Only topics with messages in the last day"),
+            flag(
+                'a',
+                "activeTopic",
+                "Only topics with messages in the last day",
+            ),
             optional('t', "topic", "Only this topic"),
         ],
         danger: None,
@@ -176,7 +180,9 @@ async fn stats_all(given: &Given) -> Outcome {
             topics
         }
     };
-    let answers = given.all(&topics, |topic| stats_of_topic(given, topic)).await;
+    let answers = given
+        .all(&topics, |topic| stats_of_topic(given, topic))
+        .await;
     let (mut rows, mut json, mut missing) = (Vec::new(), Vec::new(), Vec::new());
     for (topic, answer) in topics.into_iter().zip(answers) {
         let (incoming, groups) = match answer {

@@ -166,8 +166,8 @@ fn changed(given: &Given, base: TopicConfig, all: bool) -> Result<TopicConfig, F
         topic.order = given.boolean("order")?;
     }
     if wanted("unit") || wanted("hasUnitSub") {
-        topic.topic_sys_flag = i32::from(given.boolean("unit")?)
-            | (i32::from(given.boolean("hasUnitSub")?) << 1);
+        topic.topic_sys_flag =
+            i32::from(given.boolean("unit")?) | (i32::from(given.boolean("hasUnitSub")?) << 1);
     }
     Ok(topic)
 }
@@ -210,10 +210,7 @@ async fn update(given: &Given) -> Outcome {
         let value = value.join(";");
         // One broker's part is merged into what is there; a cluster replaces it.
         let replaces = given.optional("brokerAddr").is_none();
-        given
-            .admin
-            .set_order_config(name, &value, replaces)
-            .await?;
+        given.admin.set_order_config(name, &value, replaces).await?;
         let scope = if replaces { "cluster" } else { "broker" };
         report = report.line(format!(
             "set {scope} orderConf. isOrder=true, orderConf=[{value}]"
@@ -229,14 +226,20 @@ async fn delete(given: &Given) -> Outcome {
     places.retain(|place| place.id == 0);
     let masters: Vec<String> = places.into_iter().map(|place| place.addr).collect();
     let (done, missing) = given
-        .each(&masters, |addr| given.admin.delete_topic_at_broker(addr, topic))
+        .each(&masters, |addr| {
+            given.admin.delete_topic_at_broker(addr, topic)
+        })
         .await?;
     let addrs: Vec<&str> = done.iter().map(|(addr, ())| *addr).collect();
     let report = Report::new(json!({ "topic": topic, "cluster": cluster, "brokers": addrs }));
     if !missing.is_empty() {
         // A name server that forgot it would hear of it again from the broker that still has it.
         return Ok(report
-            .lines(addrs.iter().map(|addr| format!("delete topic [{topic}] from broker [{addr}] success.")))
+            .lines(
+                addrs
+                    .iter()
+                    .map(|addr| format!("delete topic [{topic}] from broker [{addr}] success.")),
+            )
             .missing(missing));
     }
     let servers = given.admin.name_servers();
@@ -462,9 +465,9 @@ async fn order(given: &Given) -> Outcome {
             )
         }
         "put" => {
-            let conf = given.optional("orderConf").ok_or_else(|| {
-                Failure::Usage("please set orderConf with option -v.".to_owned())
-            })?;
+            let conf = given
+                .optional("orderConf")
+                .ok_or_else(|| Failure::Usage("please set orderConf with option -v.".to_owned()))?;
             given.admin.set_order_config(topic, conf, true).await?;
             Ok(Report::done(format!(
                 "update orderConf success. topic=[{topic}], orderConf=[{conf}]"

@@ -14,7 +14,12 @@ pub(super) const COMMANDS: &[CommandSpec] = &[CommandSpec {
     example: "queryMsgTraceById -i 0A0000090DEF18B4AAC27E0F3A5C0001",
     options: &[
         required('i', "msgId", "The client's id"),
-        default('t', "traceTopic", "RMQ_SYS_TRACE_TOPIC", "The topic traces are in"),
+        default(
+            't',
+            "traceTopic",
+            "RMQ_SYS_TRACE_TOPIC",
+            "The topic traces are in",
+        ),
     ],
     danger: None,
     run: |given| Box::pin(query(given)),
@@ -69,7 +74,11 @@ async fn query(given: &Given) -> Outcome {
         ];
         report = report.table(&headings, rows).line("");
     }
-    let mut groups: Vec<&str> = trace.consumptions.iter().map(|c| c.group.as_str()).collect();
+    let mut groups: Vec<&str> = trace
+        .consumptions
+        .iter()
+        .map(|c| c.group.as_str())
+        .collect();
     groups.sort_unstable();
     groups.dedup();
     for group in groups {

@@ -1,0 +1,12 @@
+//! `mqadmin` through its program against clusters of ours: text, JSON, exit status, and what it says when something fails.
+
+mod access;
+mod brokers;
+mod figures;
+mod groups;
+mod messages;
+mod name_servers;
+mod offsets;
+mod support;
+mod topics;
+mod usage;
