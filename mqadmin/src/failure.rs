@@ -69,22 +69,35 @@ impl Failure {
     /// The text with the result code, as scripts look for it.
     pub(crate) fn describe(&self) -> String {
         match self {
-            Self::Client(error) => match error.code() {
-                Some(code) => format!("{error} (CODE: {code})"),
-                None => error.to_string(),
-            },
+            Self::Client(error) => describe(error),
             other => other.to_string(),
         }
     }
 
     /// The same with the server's address, where the text does not hold it already.
     pub(crate) fn describe_at(&self, addr: &str) -> String {
-        let text = self.describe();
-        if text.contains(addr) {
-            text
-        } else {
-            format!("{addr}: {text}")
-        }
+        with_addr(self.describe(), addr)
+    }
+
+    /// The same for an error that is no failure of the whole command.
+    pub(crate) fn describe_error_at(addr: &str, error: &Error) -> String {
+        with_addr(describe(error), addr)
+    }
+}
+
+/// An error with its code.
+fn describe(error: &Error) -> String {
+    match error.code() {
+        Some(code) => format!("{error} (CODE: {code})"),
+        None => error.to_string(),
+    }
+}
+
+fn with_addr(text: String, addr: &str) -> String {
+    if text.contains(addr) {
+        text
+    } else {
+        format!("{addr}: {text}")
     }
 }
 

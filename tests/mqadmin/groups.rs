@@ -79,7 +79,7 @@ fn members_and_progress_are_shown() {
         }
         let consumer = client
             .push_consumer("ProgressCG")
-            .start_from(StartFrom::First)
+            .start_from(StartFrom::Beginning)
             .subscribe("Progress", Filter::tags("TagA || TagB"))
             .run(|_| async {})
             .await

@@ -158,8 +158,9 @@ impl Lab {
             "updateTopic -c DefaultCluster -t {name} -r {queues} -w {queues}"
         ));
         until("the route of a new topic", || {
-            let run = self.line(&format!("topicRoute -t {name} -l"));
-            (run.status == 0 && run.out.contains("Total:  2")).then_some(())
+            let run = self.line(&format!("topicRoute -t {name} --output json"));
+            let route: Value = serde_json::from_str(&run.out).ok()?;
+            (route["queueDatas"].as_array()?.len() == self.cluster.brokers().len()).then_some(())
         });
     }
 

@@ -23,6 +23,17 @@ impl Admin {
         .await
     }
 
+    /// The same, asked of one name server.
+    pub async fn cluster_info_at(&self, name_server: &str) -> Result<ClusterInfo> {
+        let answer = self
+            .call(
+                name_server,
+                Command::request(request::GET_BROKER_CLUSTER_INFO),
+            )
+            .await?;
+        body(name_server, &answer, ClusterInfo::from_json)
+    }
+
     /// Addresses of all brokers, slaves included, of one cluster or all.
     pub async fn broker_addresses(&self, cluster: Option<&str>) -> Result<Vec<String>> {
         let info = self.cluster_info().await?;

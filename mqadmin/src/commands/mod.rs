@@ -3,14 +3,22 @@
 mod access;
 mod allocation;
 mod brokers;
+mod completion;
+mod configuration;
+mod diagnosis;
 mod exports;
+mod filters;
 mod groups;
 mod housekeeping;
+mod internals;
+mod listing;
 mod members;
+mod message_files;
 mod message_queries;
 mod monitoring;
 mod name_servers;
 mod offsets;
+mod overview;
 mod printing;
 mod probes;
 mod progress;
@@ -18,8 +26,10 @@ mod queues;
 mod sending;
 mod shape;
 mod statistics;
+mod tail;
 mod topics;
 mod traces;
+mod transfer;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -37,6 +47,14 @@ pub(crate) fn families() -> Vec<(&'static str, Vec<&'static CommandSpec>)> {
     let family =
         |name, parts: &[&'static [CommandSpec]]| (name, parts.iter().copied().flatten().collect());
     vec![
+        family(
+            "The whole cluster",
+            &[
+                overview::COMMANDS,
+                diagnosis::COMMANDS,
+                configuration::COMMANDS,
+            ],
+        ),
         family("Topics", &[topics::COMMANDS, allocation::COMMANDS]),
         family(
             "Consumer and producer groups",
@@ -53,13 +71,20 @@ pub(crate) fn families() -> Vec<(&'static str, Vec<&'static CommandSpec>)> {
                 message_queries::COMMANDS,
                 traces::COMMANDS,
                 printing::COMMANDS,
+                tail::COMMANDS,
+                transfer::COMMANDS,
                 sending::COMMANDS,
                 queues::COMMANDS,
             ],
         ),
         family(
             "Clusters and brokers",
-            &[brokers::COMMANDS, housekeeping::COMMANDS],
+            &[
+                brokers::COMMANDS,
+                housekeeping::COMMANDS,
+                internals::COMMANDS,
+                listing::COMMANDS,
+            ],
         ),
         family(
             "Figures and probes",
@@ -70,8 +95,10 @@ pub(crate) fn families() -> Vec<(&'static str, Vec<&'static CommandSpec>)> {
                 exports::COMMANDS,
             ],
         ),
+        family("Filters", &[filters::COMMANDS]),
         family("Name servers", &[name_servers::COMMANDS]),
         family("Access control", &[access::COMMANDS]),
+        family("The shell", &[completion::COMMANDS]),
     ]
 }
 
