@@ -84,15 +84,27 @@ fn help_for(name: &str) -> u8 {
     }
 }
 
-/// A command that begins or ends alike.
+/// A command with a name that is near.
 fn similar(name: &str) -> String {
     let lower = name.to_ascii_lowercase();
-    let close = commands::all().find(|spec| {
-        let known = spec.name.to_ascii_lowercase();
-        !lower.is_empty() && (known.contains(&lower) || lower.contains(&known))
-    });
-    close
-        .map(|spec| format!(" Did you mean {}?", spec.name))
+    let near = |known: &str| {
+        let known = known.to_ascii_lowercase();
+        let alike = known
+            .bytes()
+            .zip(lower.bytes())
+            .take_while(|(a, b)| a == b)
+            .count();
+        // The longest common beginning counts, of at least three letters; then the smallest difference of length.
+        (alike >= 3 || known.contains(&lower))
+            .then(|| (alike, usize::MAX - known.len().abs_diff(lower.len())))
+    };
+    if lower.is_empty() {
+        return String::new();
+    }
+    let best = commands::all()
+        .filter_map(|spec| Some((near(spec.name)?, spec.name)))
+        .max_by_key(|(rank, _)| *rank);
+    best.map(|(_, name)| format!(" Did you mean {name}?"))
         .unwrap_or_default()
 }
 

@@ -3,10 +3,14 @@
 mod access;
 mod brokers;
 mod figures;
+mod filters;
 mod groups;
 mod messages;
 mod name_servers;
 mod offsets;
+mod overview;
 mod support;
+mod terminal;
 mod topics;
+mod transfer;
 mod usage;

@@ -44,7 +44,7 @@ fn a_topic_is_made_changed_shown_and_deleted() {
 
     lab.send("Shown", "hello", "-b broker-a -i 1");
     let status = lab.ok("topicStatus -t Shown");
-    assert_eq!(rows(&status).len(), 6, "{status}");
+    assert_eq!(rows(&status).len(), 4, "{status}");
     let written: Vec<_> = rows(&status)
         .into_iter()
         .filter(|row| row[3] == "1")

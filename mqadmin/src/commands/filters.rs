@@ -15,7 +15,7 @@ use minimq_protocol::name::TOOLS_CONSUMER_GROUP;
 use serde_json::json;
 
 use super::message_files::{Described, next_line, open};
-use super::printing::{Walk, range};
+use super::printing::{Walk, span};
 use super::shape::{message_json, message_line, value_of};
 use crate::command::{CommandSpec, Kind, Outcome, long, optional, required, word};
 use crate::failure::Failure;
@@ -229,13 +229,12 @@ async fn test(given: &Given) -> Outcome {
         (Some(topic), None) => {
             let route = given.admin.topic_route(topic).await?;
             for queue in route.readable.iter() {
-                let (from, to) = range(given, queue).await?;
+                let span = span(given, queue).await?;
                 let walk = Walk {
                     queue,
                     expression: Expression::Tags("*"),
                     group: TOOLS_CONSUMER_GROUP,
-                    from,
-                    to,
+                    span,
                 };
                 walk.run(given, |message| {
                     if tally.total() >= most {

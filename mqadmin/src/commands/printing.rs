@@ -95,8 +95,30 @@ pub(super) struct Walk<'w> {
     pub(super) queue: &'w MessageQueue,
     pub(super) expression: Expression<'w>,
     pub(super) group: &'w str,
+    pub(super) span: Span,
+}
+
+/// Offsets from the first to before the second, and times.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Span {
     pub(super) from: i64,
     pub(super) to: i64,
+    /// Stored not before, ms.
+    pub(super) since_ms: i64,
+    /// Stored before, ms.
+    pub(super) until_ms: i64,
+}
+
+impl Span {
+    /// All of those offsets.
+    pub(super) fn all(from: i64, to: i64) -> Self {
+        Self {
+            from,
+            to,
+            since_ms: i64::MIN,
+            until_ms: i64::MAX,
+        }
+    }
 }
 
 impl Walk<'_> {
@@ -106,8 +128,9 @@ impl Walk<'_> {
         given: &Given,
         mut each: impl FnMut(Delivery) -> Result<bool, Failure>,
     ) -> Result<(), Failure> {
-        let mut offset = self.from;
-        while offset < self.to {
+        let span = self.span;
+        let mut offset = span.from;
+        while offset < span.to {
             let pulled = given
                 .admin
                 .pull_as(PullRequest {
@@ -120,7 +143,13 @@ impl Walk<'_> {
                 })
                 .await?;
             for message in pulled.messages {
-                if message.queue_offset() >= self.to || !each(message)? {
+                // Beyond the last message a search by time gives that message.
+                if message.stored_ms() < span.since_ms {
+                    continue;
+                }
+                let past =
+                    message.queue_offset() >= span.to || message.stored_ms() >= span.until_ms;
+                if past || !each(message)? {
                     return Ok(());
                 }
             }
@@ -134,21 +163,21 @@ impl Walk<'_> {
 }
 
 /// The stretch of a queue between two times, else all of it.
-pub(super) async fn range(given: &Given, queue: &MessageQueue) -> Result<(i64, i64), Failure> {
+pub(super) async fn span(given: &Given, queue: &MessageQueue) -> Result<Span, Failure> {
     let (begin, end) = (given.time("beginTimestamp")?, given.time("endTimestamp")?);
     let (min, max) = (
         given.admin.min_offset(queue).await?,
         given.admin.max_offset(queue).await?,
     );
-    let from = match begin {
-        Some(when) => given.admin.search_offset(queue, when).await?.max(min),
-        None => min,
-    };
-    let to = match end {
-        Some(when) if when >= 0 => given.admin.search_offset(queue, when).await?.min(max),
-        _ => max,
-    };
-    Ok((from, to))
+    let mut span = Span::all(min, max);
+    if let Some(when) = begin.filter(|when| *when >= 0) {
+        span.from = given.admin.search_offset(queue, when).await?.max(min);
+        span.since_ms = when;
+    }
+    if let Some(when) = end.filter(|when| *when >= 0) {
+        span.until_ms = when;
+    }
+    Ok(span)
 }
 
 /// How bytes of bodies become text.
@@ -204,14 +233,16 @@ async fn print(given: &Given) -> Outcome {
     let route = given.admin.topic_route(topic).await?;
     let (mut json, mut lines) = (Vec::new(), Vec::new());
     for queue in route.readable.iter() {
-        let (from, to) = range(given, queue).await?;
-        lines.push(format!("minOffset={from}, maxOffset={to}, {queue}"));
+        let span = span(given, queue).await?;
+        lines.push(format!(
+            "minOffset={}, maxOffset={}, {queue}",
+            span.from, span.to
+        ));
         let walk = Walk {
             queue,
             expression: Expression::Tags(tags),
             group: TOOLS_CONSUMER_GROUP,
-            from,
-            to,
+            span,
         };
         walk.run(given, |message| {
             if json.len() >= most {
@@ -239,15 +270,14 @@ async fn print_queue(given: &Given) -> Outcome {
         given.boolean("calculate")?,
     );
     let (charset, most) = (Charset::of(given)?, limit(given)?);
-    let (from, to) = range(given, &queue).await?;
+    let span = span(given, &queue).await?;
     let mut by_tag: BTreeMap<String, u64> = BTreeMap::new();
     let (mut json, mut lines, mut count) = (Vec::new(), Vec::new(), 0);
     let walk = Walk {
         queue: &queue,
         expression: Expression::Tags(given.text("subExpression")?),
         group: TOOLS_CONSUMER_GROUP,
-        from,
-        to,
+        span,
     };
     walk.run(given, |message| {
         if count >= most {
@@ -268,7 +298,7 @@ async fn print_queue(given: &Given) -> Outcome {
     tags.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
     let counted: BTreeMap<&str, u64> = tags.iter().map(|(tag, n)| (tag.as_str(), *n)).collect();
     let report = Report::new(json!({
-        "from": from, "to": to, "count": count, "tags": counted, "messages": json,
+        "from": span.from, "to": span.to, "count": count, "tags": counted, "messages": json,
     }))
     .lines(lines);
     Ok(if counts {
@@ -336,13 +366,15 @@ async fn consume(given: &Given) -> Outcome {
         if json.len() >= most {
             break;
         }
-        let (from, to) = range(given, queue).await?;
+        let mut span = span(given, queue).await?;
+        if let Some(offset) = offset {
+            span.from = offset;
+        }
         let walk = Walk {
             queue,
             expression: Expression::Tags("*"),
             group,
-            from: offset.unwrap_or(from),
-            to,
+            span,
         };
         walk.run(given, |message| {
             lines.push(message_line(&message, true));

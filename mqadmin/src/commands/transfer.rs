@@ -9,7 +9,7 @@ use minimq_protocol::name::TOOLS_CONSUMER_GROUP;
 use serde_json::json;
 
 use super::message_files::{Described, next_line, open};
-use super::printing::Walk;
+use super::printing::{Span, Walk};
 use super::sending::PRODUCER_GROUP;
 use super::shape::{message_json, message_line};
 use crate::command::{CommandSpec, Kind, Opt, Outcome, default, long, optional, word};
@@ -408,8 +408,7 @@ async fn consume(given: &Given) -> Outcome {
                 queue,
                 expression: Expression::Tags(tags),
                 group: TOOLS_CONSUMER_GROUP,
-                from: min,
-                to: max,
+                span: Span::all(min, max),
             };
             walk.run(given, |message| {
                 if output.is_full() {
