@@ -273,7 +273,7 @@ fn locks_and_held_pulls_of_an_ordered_consumer_are_shown() {
         let consumer = client
             .push_consumer("LockedCG")
             .subscribe("LockedT", Filter::all())
-            .run_ordered(|_| async { minimq_client::OrderedOutcome::Success })
+            .run_ordered(|_| async { minimq_client::OrderedOutcome::Done })
             .await
             .unwrap();
         (client, consumer)
