@@ -55,6 +55,7 @@ fn a_module_is_tried_on_a_file_and_on_a_topic() {
         lab.json(&format!("send Tried --each json -f {file}"))["sent"],
         10
     );
+    lab.stored("Tried", 10);
     let json = lab.json(&format!("filterTest {module} -t Tried"));
     assert_eq!((&json["messages"], &json["kept"]), (&json!(10), &json!(4)));
     assert_eq!(

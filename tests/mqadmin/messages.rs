@@ -73,6 +73,7 @@ fn a_message_is_sent_and_found_by_each_of_its_names() {
     ] {
         assert!(text.contains(&line), "{line}{text}");
     }
+    lab.stored("Found", 1);
     let same = lab.json("queryMsgByOffset -t Found -b broker-a -i 1 -o 0");
     assert_eq!(same["id"], id.as_str());
     let err = lab.fails("queryMsgByOffset -t Found -b broker-a -i 1 -o 7", 5);
@@ -107,6 +108,7 @@ fn messages_are_printed_by_topic_queue_tag_and_time() {
     ] {
         lab.send("Printed", body, &format!("-c {tag} -b {broker} -i 0"));
     }
+    lab.stored("Printed", 3);
     let text = lab.ok("printMsg -t Printed");
     assert!(text.contains("minOffset=0, maxOffset=2, MessageQueue [topic=Printed, brokerName=broker-a, queueId=0]\n"), "{text}");
     for body in ["one", "two", "three"] {

@@ -12,6 +12,7 @@ fn offsets_of_a_group_without_members_are_moved() {
     for body in ["one", "two", "three"] {
         lab.send("Moved", body, "-b broker-a -i 0");
     }
+    lab.stored("Moved", 3);
     commit(&lab, "MovedCG", "Moved", 1);
     let text = lab.ok("resetOffsetByTime -g MovedCG -t Moved -s 1000");
     assert!(
@@ -71,6 +72,7 @@ fn offsets_are_copied_to_another_group() {
             .map(|group| lab.line(&format!("topicRoute -t %RETRY%{group}")).status);
         (routes == [0, 0]).then_some(())
     });
+    lab.stored("Copied", 1);
     commit(&lab, "CopiedFrom", "Copied", 1);
     assert_eq!(
         lab.ok("cloneGroupOffset -s CopiedFrom -d CopiedTo -t Copied -o true"),

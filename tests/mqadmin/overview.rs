@@ -9,6 +9,7 @@ fn status_shows_name_servers_brokers_filter_servers_and_groups_on_one_screen() {
     let lab = Lab::start(&[], 2);
     lab.topic("Screen", 1);
     lab.send("Screen", "hello", "-b broker-a -i 0");
+    lab.stored("Screen", 1);
     lab.ok("updateSubGroup -c DefaultCluster -g ScreenCG");
     commit(&lab, "ScreenCG", "Screen", 0);
     let text = until("the filter servers in the routes", || {

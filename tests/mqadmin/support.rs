@@ -172,6 +172,21 @@ impl Lab {
     }
 }
 
+impl Lab {
+    /// Waits until so many messages of a topic are in its queues.
+    pub(crate) fn stored(&self, topic: &str, count: i64) {
+        until("the messages in their queues", || {
+            let run = self.line(&format!("topicStatus -t {topic} --output json"));
+            let queues: Value = serde_json::from_str(&run.out).ok()?;
+            let ends = queues
+                .as_array()?
+                .iter()
+                .map(|queue| queue["maxOffset"].as_i64());
+            (ends.sum::<Option<i64>>()? == count).then_some(())
+        });
+    }
+}
+
 /// The table's rows as words, without headings.
 pub(crate) fn rows(text: &str) -> Vec<Vec<&str>> {
     text.lines()

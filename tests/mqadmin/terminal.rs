@@ -33,7 +33,7 @@ fn on_terminal(lab: &Lab, line: &str, answer: &str, no_colour: bool) -> (i32, St
     // This process keeps no end of the terminal's other side.
     drop(command);
     let mut terminal = std::fs::File::from(controller);
-    terminal.write_all(answer.as_bytes()).unwrap();
+    let mut answer = Some(answer);
     let mut shown = Vec::new();
     let mut buffer = [0; 4096];
     // The end is an error once the last program has gone.
@@ -42,6 +42,11 @@ fn on_terminal(lab: &Lab, line: &str, answer: &str, no_colour: bool) -> (i32, St
             break;
         }
         shown.extend_from_slice(&buffer[..count]);
+        // Typed when it is asked for, so that its echo does not come in between.
+        let asked = shown.windows(5).any(|part| part == b"[y/N]");
+        if let Some(answer) = answer.take_if(|_| asked) {
+            terminal.write_all(answer.as_bytes()).unwrap();
+        }
     }
     let status = child.wait().unwrap().code().unwrap_or(-1);
     (status, String::from_utf8_lossy(&shown).into_owned())

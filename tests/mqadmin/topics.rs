@@ -43,6 +43,7 @@ fn a_topic_is_made_changed_shown_and_deleted() {
     assert_eq!(rows(&table).last().unwrap(), &["Total:", "2", "6", "4"]);
 
     lab.send("Shown", "hello", "-b broker-a -i 1");
+    lab.stored("Shown", 1);
     let status = lab.ok("topicStatus -t Shown");
     assert_eq!(rows(&status).len(), 4, "{status}");
     let written: Vec<_> = rows(&status)

@@ -53,6 +53,7 @@ fn messages_go_in_by_lines_files_and_json_and_come_out_again() {
         run.out.starts_with("3 messages sent to Piped in "),
         "{run:?}"
     );
+    lab.stored("Piped", 3);
     let out = lab.ok("consume Piped --each json");
     assert_eq!(bodies(&out), ["one", "two", "thrée"]);
     let first: Value = serde_json::from_str(out.lines().next().unwrap()).unwrap();
@@ -73,6 +74,7 @@ fn messages_go_in_by_lines_files_and_json_and_come_out_again() {
     lab.topic("PipedCopy", 1);
     let report = lab.json(&format!("send PipedCopy --each json -f {file} -b broker-b"));
     assert_eq!((&report["sent"], &report["failed"]), (&json!(3), &json!(0)));
+    lab.stored("PipedCopy", 3);
     let copy = lab.ok("consume PipedCopy --each json");
     assert_eq!(bodies(&copy), ["one", "two", "thrée"]);
     let first: Value = serde_json::from_str(copy.lines().next().unwrap()).unwrap();
@@ -168,6 +170,7 @@ fn tail_shows_new_messages_that_match() {
     drop(child);
 
     // The last ones of each queue, and then an end.
+    lab.stored("Tailed", 3);
     let mut all: Vec<String> = bodies(&lab.ok("tail Tailed --last 10 --max 3 -o json"));
     all.sort();
     assert_eq!(all, ["old", "unwanted", "wanted"]);
@@ -184,6 +187,7 @@ fn tail_filters_by_an_expression_or_a_module() {
         "{\"body\":\"cheap\",\"properties\":{\"SequenceId\":\"3\"}}\n{\"body\":\"dear\",\"properties\":{\"SequenceId\":\"30\"}}\n",
     );
     assert_eq!(run.status, 0, "{run:?}");
+    lab.stored("Priced", 2);
     let run = finish(tool().args([
         "tail",
         "Priced",
