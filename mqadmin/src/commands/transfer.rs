@@ -268,8 +268,8 @@ async fn send(given: &Given) -> Outcome {
     }
     producer.shutdown().await;
     match (wrong, failed.pop()) {
-        (Some(failure), _) if sent == 0 => return Err(failure),
-        (_, Some(error)) if sent == 0 => return Err(error.into()),
+        (Some(failure), _) if sent == 0 => Err(failure),
+        (_, Some(error)) if sent == 0 => Err(error.into()),
         (wrong, last) => {
             let ms = begin.elapsed().as_millis() as u64;
             let count = failed.len() + usize::from(last.is_some());
