@@ -208,7 +208,7 @@ impl Given {
                 Ok(chosen)
             }
             (None, None) => Err(Failure::Usage(
-                "give a broker with -b (name or host:port), or a cluster with -c NAME (mqadmin clusterList shows them)".to_owned(),
+                "give a broker with -b host:port, or a cluster with -c NAME (a broker's name will do too; mqadmin clusterList shows them)".to_owned(),
             )),
         }
     }
