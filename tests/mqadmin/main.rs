@@ -4,6 +4,7 @@ mod access;
 mod brokers;
 mod figures;
 mod filters;
+mod golden;
 mod groups;
 mod messages;
 mod name_servers;
