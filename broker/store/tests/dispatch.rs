@@ -405,6 +405,55 @@ fn a_topic_deleted_before_its_messages_reached_its_queues_keeps_those_sent_after
 }
 
 #[test]
+fn a_deleted_topic_stays_deleted_and_costs_no_start_a_look_at_the_whole_log() {
+    let (_, disk) = simulated();
+    let config = small_config("/s");
+    let store = open(&config, &disk);
+    while store.log().file_list().len() < 8 {
+        append(&store, message("kept", 0, &[1; 2_000], ""));
+    }
+    for number in 0..20 {
+        append(&store, message("again", 0, &[2; 500], ""));
+        append(&store, message("gone", number % 2, &[3; 500], ""));
+    }
+    dispatched(&store);
+    let kept = store.reader().max_offset("kept", 0);
+    store.delete_topic("gone").unwrap();
+    store.delete_topic("again").unwrap();
+    append(&store, message("again", 0, b"new", ""));
+    dispatched(&store);
+    store.log_store().flush().unwrap();
+    store.flush_queues().unwrap();
+    let reader = |store: &Store| {
+        let max = |topic: &str| store.reader().max_offset(topic, 0).get();
+        (max("gone"), max("again"), max("kept"))
+    };
+    let expected = (0, 1, kept.get());
+    assert_eq!(reader(&store), expected);
+    drop(store);
+    for round in 0..4 {
+        let store = open(&config, &disk);
+        assert_eq!(reader(&store), expected, "round {round}");
+        assert_eq!(store.log_store().next_queue_offset("gone", 1).get(), 0);
+        let report = store.log_store().report();
+        assert!(report.scanned_from.get() > 0, "round {round}: {report:?}");
+        // After a crash, after clean stops, and after a crash again.
+        if round != 2 {
+            store.close().unwrap();
+        }
+    }
+    let store = open(&config, &disk);
+    assert_eq!(
+        append(&store, message("gone", 0, b"new", "")).queue_offset,
+        QueueOffset(0)
+    );
+    assert_eq!(
+        append(&store, message("again", 0, b"newer", "")).queue_offset,
+        QueueOffset(1)
+    );
+}
+
+#[test]
 fn a_queue_that_cannot_be_deleted_holds_up_neither_dispatch_nor_the_end() {
     const EIO: i32 = 5;
     let (simulated, disk) = simulated();

@@ -39,14 +39,14 @@ impl Catalogue {
         }
     }
 
-    /// Reads the file and keeps the queues for which `has_entries` is false.
+    /// Reads the file and keeps the queues for which `has_entries` is false. Gives whether there is a file.
     pub(super) fn find_lost(
         &mut self,
         disk: &dyn Disk,
         has_entries: impl Fn(&str, i32) -> bool,
-    ) -> Result<(), StoreError> {
+    ) -> Result<bool, StoreError> {
         if !disk.exists(&self.path) {
-            return Ok(());
+            return Ok(false);
         }
         let bytes = disk
             .open(&self.path)
@@ -69,7 +69,11 @@ impl Catalogue {
             );
             self.add_lost(&topic, queue_id, max);
         }
-        Ok(())
+        Ok(true)
+    }
+
+    pub(super) fn lost(&self) -> &[Line] {
+        &self.lost
     }
 
     /// A queue without usable files, whose next message gets the number `max` at least.

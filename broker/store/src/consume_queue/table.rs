@@ -160,15 +160,37 @@ impl ConsumeQueues {
         Ok(())
     }
 
-    /// Compares with the catalogue of queues that was written last, to find those whose files are gone.
+    /// Compares with the catalogue of queues that was written last, to find those whose files are gone. Gives whether there
+    /// is a catalogue.
     ///
     /// # Errors
     /// When the disk fails.
-    pub fn find_lost(&self) -> Result<(), StoreError> {
+    pub fn find_lost(&self) -> Result<bool, StoreError> {
         let has_entries = |topic: &str, id| self.get(topic, id).is_some_and(|q| q.max_offset() > 0);
         self.catalogue
             .lock()
             .find_lost(&*self.shared.disk, has_entries)
+    }
+
+    /// Calls `visit` with each queue and where its message with number 0 is; 0 if that is not known.
+    ///
+    /// # Errors
+    /// When the disk fails.
+    pub(crate) fn places_of_first(
+        &self,
+        visit: &mut dyn FnMut(&str, i32, i64),
+    ) -> Result<(), StoreError> {
+        for queue in self.all() {
+            let first = queue.entry(0)?.filter(|entry| !entry.is_filler());
+            let place = first.map_or(0, |entry| entry.physical_offset);
+            visit(queue.topic(), queue.queue_id(), place);
+        }
+        self.catalogue
+            .lock()
+            .lost()
+            .iter()
+            .for_each(|lost| visit(&lost.topic, lost.queue_id, 0));
+        Ok(())
     }
 
     /// Whether files of a queue are gone, so that the whole log has to be looked at for its records.

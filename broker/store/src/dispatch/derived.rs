@@ -2,7 +2,10 @@
 //!
 //! Not here: the scan (`recovery`), and the index, which finds by itself what it lacks once the store is open.
 
+use std::collections::HashMap;
 use std::ops::Range;
+
+use minimq_protocol::message::RecordRef;
 
 use super::dispatcher::{RecentQueues, enter};
 use crate::checkpoint::CheckpointContent;
@@ -19,6 +22,19 @@ pub struct DerivedData<'a> {
     queues: &'a ConsumeQueues,
     index: &'a Index,
     recent: RecentQueues,
+    dispatched: Option<Dispatched>,
+}
+
+/// What queues on disk say about records that had reached them.
+#[derive(Debug)]
+struct Dispatched {
+    /// All records below had, on disk.
+    to: i64,
+    /// Whether the last stop was clean: then nothing below is to be entered again.
+    clean: bool,
+    /// Where the record with number 0 of each queue is, 0 if that is not known. Records before it are of a deleted topic
+    /// of this name, and so are all records of a queue that is not here.
+    began: HashMap<Box<str>, HashMap<i32, i64>>,
 }
 
 impl<'a> DerivedData<'a> {
@@ -28,6 +44,7 @@ impl<'a> DerivedData<'a> {
             queues,
             index,
             recent: RecentQueues::default(),
+            dispatched: None,
         }
     }
 }
@@ -40,8 +57,22 @@ impl Derived for DerivedData<'_> {
         };
         self.queues.load(clean, trusted)?;
         // A 4.9.8 broker that was at work since may have deleted queues for good.
-        if checkpoint.dispatched_offset.is_some() {
-            self.queues.find_lost()?;
+        if let (Some(flushed), Some(dispatched)) =
+            (checkpoint.flushed_offset, checkpoint.dispatched_offset)
+            && self.queues.find_lost()?
+        {
+            let mut began: HashMap<Box<str>, HashMap<i32, i64>> = HashMap::new();
+            self.queues.places_of_first(&mut |topic, queue_id, place| {
+                began
+                    .entry(topic.into())
+                    .or_default()
+                    .insert(queue_id, place);
+            })?;
+            self.dispatched = Some(Dispatched {
+                to: flushed.min(dispatched),
+                clean,
+                began,
+            });
         }
         self.index.load(clean, checkpoint.index_timestamp)
     }
@@ -52,10 +83,12 @@ impl Derived for DerivedData<'_> {
 
     fn needed_from(&self, log_min: PhysicalOffset) -> PhysicalOffset {
         if self.queues.lacks_any() {
-            log_min
-        } else {
-            self.largest_end()
+            return log_min;
         }
+        // The last records may have been of a topic that was deleted.
+        let clean = self.dispatched.as_ref().filter(|d| d.clean);
+        let dispatched = clean.map_or(0, |dispatched| dispatched.to);
+        self.largest_end().max(PhysicalOffset(dispatched))
     }
 
     fn rewind(&mut self, from: PhysicalOffset) -> Result<(), StoreError> {
@@ -64,6 +97,17 @@ impl Derived for DerivedData<'_> {
 
     fn record_starts(&self, range: Range<PhysicalOffset>) -> Result<Vec<RecordPlace>, StoreError> {
         self.queues.record_starts(&range)
+    }
+
+    fn is_deleted(&self, record: &RecordRef<'_>) -> bool {
+        let at = record.physical_offset();
+        self.dispatched.as_ref().is_some_and(|dispatched| {
+            let began = dispatched
+                .began
+                .get(record.topic())
+                .and_then(|queues| queues.get(&record.queue_id()));
+            at + record.size() as i64 <= dispatched.to && began.is_none_or(|began| at < *began)
+        })
     }
 
     fn accept(&mut self, record: &DispatchRecord<'_>) -> Result<(), StoreError> {

@@ -425,8 +425,9 @@ impl Pass<'_, '_> {
                     ));
                 }
                 self.derived.see(&record)?;
+                let deleted = self.derived.is_deleted(&record);
                 let dispatch = at >= self.dispatch_from;
-                if !dispatch && lacks(&self.known, &record) {
+                if !dispatch && !deleted && lacks(&self.known, &record) {
                     return Ok(Next::Lacking);
                 }
                 confirm(
@@ -436,11 +437,13 @@ impl Pass<'_, '_> {
                     dispatch,
                     &mut *self.derived,
                 )?;
-                if dispatch {
+                if dispatch && !deleted {
                     self.derived
                         .accept(&DispatchRecord::of(&record, self.scan.delay_levels))?;
                 }
-                count(&mut self.queues, &record);
+                if !deleted {
+                    count(&mut self.queues, &record);
+                }
                 self.last_store_timestamp = record.store_timestamp();
                 self.end = at + record.size() as i64;
                 self.records += 1;
