@@ -136,6 +136,10 @@ fn check_queues(store: &Store, manifest: &Value) {
 }
 
 fn check_queries(store: &Store, manifest: &Value) {
+    // It may have to be made again; a query by itself waits a little only.
+    let indexed = store.indexer().unwrap();
+    let minute = std::time::Duration::from_secs(60);
+    assert!(indexed.wait_for(store.dispatcher().position(), minute));
     let mut found = 0;
     for row in rows(&manifest["queryByKey"]) {
         let (topic, key) = (row["topic"].as_str().unwrap(), row["key"].as_str().unwrap());

@@ -20,7 +20,13 @@ const LONG: Duration = Duration::from_secs(60);
 
 fn open_on(config: &StoreConfig, disk: &Arc<dyn Disk>) -> Store {
     let store = Store::open_on(config, Arc::clone(disk), StoreClock::System, |_| {}).unwrap();
-    assert!(store.dispatcher().wait_for(store.log().max_offset(), LONG));
+    let end = store.log().max_offset();
+    assert!(store.dispatcher().wait_for(end, LONG));
+    assert!(
+        store
+            .indexer()
+            .is_none_or(|indexer| indexer.wait_for(end, LONG))
+    );
     store
 }
 
