@@ -466,6 +466,14 @@ fn a_file_that_is_missing_or_cannot_be_read_costs_only_its_own_messages() {
             disk.fail(Operation::Read, "00000000000000032768", 5);
         }
         disk.put(Path::new("/s/abort"), Vec::new());
+        // The index is made again too, past what is missing.
+        for path in disk
+            .paths()
+            .iter()
+            .filter(|path| path.starts_with("/s/index"))
+        {
+            shared.remove_file(path).unwrap();
+        }
         let store = open_on(&config, &shared);
         let in_file = |result: &&AppendResult| result.physical_offset.get() / 16_384 == 2;
         let left: Vec<_> = results.iter().filter(|result| !in_file(result)).collect();
@@ -485,6 +493,10 @@ fn a_file_that_is_missing_or_cannot_be_read_costs_only_its_own_messages() {
             (range.from, range.to),
             (PhysicalOffset(32_768), PhysicalOffset(49_152))
         );
+        if missing {
+            let found = store.query("T", "k", 64, 0, i64::MAX).unwrap();
+            assert_eq!(found.records.len(), left.len());
+        }
         for result in left {
             let read = store
                 .log()

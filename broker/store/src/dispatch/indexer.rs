@@ -122,9 +122,9 @@ impl Indexer {
         self.index.write_out()?;
         let to = match batch {
             Batch::Until(to) if to > from => to,
-            // The dispatcher came past this place, so there is nothing in it for the index either.
-            Batch::Until(_) => limit,
-            Batch::Stuck { .. } => self
+            // The dispatcher came past this place, or it lies in a file that is missing: there is nothing in it for the
+            // index either.
+            Batch::Until(_) | Batch::Stuck { .. } => self
                 .log
                 .next_file_start(PhysicalOffset(from))
                 .get()
