@@ -72,6 +72,10 @@ impl Follower {
             if at >= end {
                 return Ok(Batch::Until(at));
             }
+            if let Some(end) = self.closed_part(at) {
+                self.scanner.seek(end);
+                continue;
+            }
             let next = match self.scanner.step(limit)? {
                 Step::CaughtUp => return Ok(Batch::Until(at)),
                 Step::EndOfFile => {
@@ -123,6 +127,19 @@ impl Follower {
             };
             self.scanner.seek(next);
         }
+    }
+
+    /// Where the part without records that holds `at` ends, if there is one: it may not even be readable.
+    fn closed_part(&self, at: i64) -> Option<i64> {
+        let at = PhysicalOffset(at);
+        if !self.damage.contains(at) {
+            return None;
+        }
+        let ranges = self.damage.ranges();
+        let range = ranges
+            .iter()
+            .find(|range| range.from <= at && at < range.to)?;
+        range.record.is_none().then_some(range.to.get())
     }
 
     /// Where the known damage at `at` ends.
