@@ -8,6 +8,7 @@ mod golden;
 mod groups;
 mod messages;
 mod name_servers;
+mod offline;
 mod offsets;
 mod overview;
 mod support;

@@ -17,6 +17,7 @@ mod message_files;
 mod message_queries;
 mod monitoring;
 mod name_servers;
+mod offline;
 mod offsets;
 mod overview;
 mod printing;
@@ -95,6 +96,7 @@ pub(crate) fn families() -> Vec<(&'static str, Vec<&'static CommandSpec>)> {
                 exports::COMMANDS,
             ],
         ),
+        family("Stores on disk", &[offline::COMMANDS]),
         family("Filters", &[filters::COMMANDS]),
         family("Name servers", &[name_servers::COMMANDS]),
         family("Access control", &[access::COMMANDS]),
