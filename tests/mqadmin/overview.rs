@@ -89,7 +89,8 @@ fn status_shows_name_servers_brokers_filter_servers_and_groups_on_one_screen() {
 
 fn kinds(lab: &Lab) -> Vec<(String, String)> {
     let run = lab.line("clusterDiagnose --timeout 2 --output json");
-    assert_eq!(run.err, "", "{run:?}");
+    // A member that comes or goes meanwhile is told as something not done.
+    assert!([0, 4].contains(&run.status), "{run:?}");
     let json: Value = serde_json::from_str(&run.out).unwrap();
     json["findings"]
         .as_array()
@@ -114,7 +115,7 @@ fn what_is_wrong_with_a_cluster_is_told_with_reason_and_remedy() {
     use minimq_client::{Client, Filter};
     let lab = Lab::start(&[], 1);
     lab.topic("Sick", 2);
-    assert_eq!(kinds(&lab), []);
+    until("a sound cluster", || kinds(&lab).is_empty().then_some(()));
     assert!(lab.ok("clusterDiagnose").contains("nothing found"));
 
     // A group behind that nobody consumes.
@@ -159,13 +160,15 @@ fn what_is_wrong_with_a_cluster_is_told_with_reason_and_remedy() {
         !found.iter().any(|(kind, _)| kind == "clocks apart"),
         "{found:?}"
     );
-    let text = lab.line("clusterDiagnose --timeout 2").out;
-    assert!(
-        text.contains("ERROR mixed subscriptions: group SplitCG") && text.contains("\n  remedy: "),
-        "{text}"
-    );
-    let mixed = lab.line("mixedSubscriptions -b broker-a --output json");
-    assert!(mixed.out.contains("SplitCG"), "{mixed:?}");
+    until("the same as text", || {
+        let text = lab.line("clusterDiagnose --timeout 2").out;
+        let told = text.contains("ERROR mixed subscriptions: group SplitCG");
+        (told && text.contains("\n  remedy: ")).then_some(())
+    });
+    until("the members", || {
+        let mixed = lab.line("mixedSubscriptions -b broker-a --output json");
+        mixed.out.contains("SplitCG").then_some(())
+    });
 }
 
 #[test]
