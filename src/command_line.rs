@@ -5,13 +5,13 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use clap::Parser;
+use clap::{Parser, Subcommand};
 use minimq_common::config::{Reading, Value};
 use minimq_common::logging::{self, LogConfig, LogFilter};
 use minimq_common::shutdown::Shutdown;
 use minimq_common::{limits, ready};
 
-use crate::{Cluster, ClusterBuilder, Data, Ports};
+use crate::{Cluster, ClusterBuilder, Data, Ports, demo};
 
 /// Options of `minimq`.
 #[derive(Debug, Parser)]
@@ -19,9 +19,12 @@ use crate::{Cluster, ClusterBuilder, Data, Ports};
     name = "minimq",
     version,
     about = "A whole mini-MQ cluster in one process: name server and brokers, on loopback.",
+    args_conflicts_with_subcommands = true,
     after_help = "Example:\n  minimq --memory --port-base 20000"
 )]
 struct Options {
+    #[command(subcommand)]
+    action: Option<Action>,
     /// Folder of all files.
     #[arg(
         long,
@@ -56,6 +59,12 @@ struct Options {
     brokers: u8,
 }
 
+#[derive(Debug, Subcommand)]
+enum Action {
+    /// Shows what a cluster does, step by step, on free ports and in a temporary folder. Status 0: all was right.
+    Demo,
+}
+
 /// Runs `minimq` with the process's arguments; the result is its exit status.
 #[must_use]
 pub fn run() -> ExitCode {
@@ -67,8 +76,12 @@ pub fn run() -> ExitCode {
             return ExitCode::from(u8::from(error.use_stderr()));
         }
     };
-    match start(&options) {
-        Ok(()) => ExitCode::SUCCESS,
+    let done = match options.action {
+        Some(Action::Demo) => show(),
+        None => start(&options).map(|()| true),
+    };
+    match done {
+        Ok(right) => ExitCode::from(u8::from(!right)),
         Err(message) => {
             eprintln!("minimq: {message}");
             ExitCode::from(1)
@@ -105,13 +118,39 @@ fn builder(options: &Options) -> Result<ClusterBuilder, String> {
     Ok(builder)
 }
 
+fn log_config(level: &str) -> Result<LogConfig, String> {
+    Ok(LogConfig {
+        level: LogFilter::parse(level, Reading::Start)?,
+        ..LogConfig::default()
+    })
+}
+
+/// The tour; whether all was right.
+fn show() -> Result<bool, String> {
+    // What goes wrong is in the tour's own lines.
+    let _logging =
+        logging::init(&log_config("error")?, "minimq").map_err(|error| error.to_string())?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| format!("cannot start: {error}"))?;
+    runtime.block_on(async {
+        let shutdown = Shutdown::new();
+        shutdown
+            .on_signals()
+            .map_err(|error| format!("cannot listen for signals: {error}"))?;
+        // Interrupted, the cluster stops and its folder goes with the tour.
+        tokio::select! {
+            right = demo::run() => right,
+            _ = shutdown.requested() => Err("interrupted".to_owned()),
+        }
+    })
+}
+
 fn start(options: &Options) -> Result<(), String> {
     let begin = Instant::now();
     let builder = builder(options)?;
-    let log = LogConfig {
-        level: LogFilter::parse("warn", Reading::Start)?,
-        ..LogConfig::default()
-    };
+    let log = log_config("warn")?;
     let _logging = logging::init(&log, "minimq").map_err(|error| error.to_string())?;
     if let Err(error) = limits::raise_open_files() {
         tracing::warn!(%error, "the limit of open files could not be raised");

@@ -15,6 +15,7 @@
 mod cluster;
 pub mod command_line;
 mod data;
+mod demo;
 
 pub use cluster::{Cluster, ClusterBuilder, ClusterError, Ports};
 pub use data::{Data, DataError};
