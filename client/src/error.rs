@@ -151,6 +151,16 @@ pub enum Error {
 }
 
 impl Error {
+    /// A broker that has not heard yet of a subscription as it is now: the next heartbeat mends it.
+    pub(crate) fn is_early(&self) -> bool {
+        use minimq_protocol::code::response;
+        let codes = [
+            response::SUBSCRIPTION_NOT_EXIST,
+            response::SUBSCRIPTION_NOT_LATEST,
+        ];
+        matches!(self, Self::Refused { code, .. } if codes.contains(code))
+    }
+
     /// Whether the same call may succeed later without any change by the caller. A send that is repeated may be stored
     /// twice unless [`never_sent`](Self::never_sent).
     pub fn is_retryable(&self) -> bool {

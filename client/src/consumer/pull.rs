@@ -60,6 +60,13 @@ impl FilterServers {
         }
     }
 
+    /// Whether there is one that did not fail lately.
+    fn has_good(&self, all: &[String], now: Instant) -> bool {
+        let avoided = self.avoided.lock();
+        let good = |addr: &String| avoided.get(addr).is_none_or(|until| *until <= now);
+        all.iter().any(good)
+    }
+
     fn failed(&self, addr: &str, now: Instant) {
         self.avoided.lock().insert(addr.to_owned(), now + AVOID);
     }
@@ -123,7 +130,9 @@ impl Engine {
             let messages = queue.messages.lock();
             (messages.next(), messages.committable())
         };
-        let commit = !self.settings.broadcast && !polled && !slave && committable > 0;
+        // By way of a filter server it could reach the broker after a later offset that went there directly.
+        let commit =
+            !self.settings.broadcast && !polled && !slave && !class_filter && committable > 0;
         let send_expression = polled && !class_filter;
         let header = PullMessageRequest {
             consumer_group: &self.group,
@@ -145,7 +154,7 @@ impl Engine {
         Command::request_with(request::PULL_MESSAGE, &header)
     }
 
-    /// Pulls from a filter server beside that broker; uploads the filter if the server asks for it.
+    /// Pulls from a filter server beside that broker; from another one at once if it does not answer.
     async fn pull_filtered(
         &self,
         route: &Route,
@@ -153,43 +162,51 @@ impl Engine {
         topic: &str,
         request: Command,
     ) -> Result<(String, Command)> {
-        let addr = self
-            .filter_servers
-            .pick(route.filter_servers(broker), Instant::now())
-            .ok_or_else(|| Error::NoFilterServer {
-                topic: topic.to_owned(),
-                broker_addr: broker.to_owned(),
-            })?;
-        let before = self.core.received(addr);
-        let mut answer = self.call_pull(addr, request.clone()).await;
-        if let Err(error) = &answer {
-            self.core.close_if_dead(addr, before, error);
+        let servers = route.filter_servers(broker);
+        loop {
+            let addr = self
+                .filter_servers
+                .pick(servers, Instant::now())
+                .ok_or_else(|| Error::NoFilterServer {
+                    topic: topic.to_owned(),
+                    broker_addr: broker.to_owned(),
+                })?;
+            let answer = self.pull_filtered_at(addr, topic, request.clone()).await;
+            match &answer {
+                Ok(answer) if answer.code != response::SYSTEM_ERROR => {
+                    self.filter_servers.worked(addr)
+                }
+                // One that refuses the filter does so today and tomorrow; one that does not answer is avoided.
+                Err(Error::Refused { .. }) => {}
+                _ => self.filter_servers.failed(addr, Instant::now()),
+            }
+            // Each round leaves one more alone.
+            let again = matches!(answer, Err(Error::Call(_)))
+                && self.filter_servers.has_good(servers, Instant::now());
+            if !again {
+                return Ok((addr.to_owned(), answer?));
+            }
         }
-        let asks = |answer: &Result<Command>| {
-            answer.as_ref().is_ok_and(|answer| {
-                answer.code == response::SYSTEM_ERROR && answer.remark().contains(UPLOAD_FIRST)
-            })
-        };
+    }
+
+    /// Pulls from one filter server; uploads the filter if the server asks for it.
+    async fn pull_filtered_at(&self, addr: &str, topic: &str, request: Command) -> Result<Command> {
+        let before = self.core.received(addr);
+        let answer = self
+            .call_pull(addr, request.clone())
+            .await
+            .inspect_err(|error| self.core.close_if_dead(addr, before, error))?;
+        let asks = answer.code == response::SYSTEM_ERROR && answer.remark().contains(UPLOAD_FIRST);
         let upload = self
             .subscription(topic)
             .and_then(|one| one.upload(&self.group));
-        if asks(&answer)
-            && let Some(upload) = upload
-        {
-            if let Err(error) = upload.to(&self.core, addr).await {
-                // One that refuses the filter does so today and tomorrow; one that does not answer is avoided.
-                if matches!(error, Error::Call(_)) {
-                    self.filter_servers.failed(addr, Instant::now());
-                }
-                return Err(error);
+        match upload {
+            Some(upload) if asks => {
+                upload.to(&self.core, addr).await?;
+                self.call_pull(addr, request).await
             }
-            answer = self.call_pull(addr, request).await;
+            _ => Ok(answer),
         }
-        match &answer {
-            Ok(answer) if answer.code != response::SYSTEM_ERROR => self.filter_servers.worked(addr),
-            _ => self.filter_servers.failed(addr, Instant::now()),
-        }
-        Ok((addr.to_owned(), answer?))
     }
 
     fn read_answer(
@@ -310,6 +327,8 @@ mod tests {
             servers.pick(&all, later).is_some(),
             "better a bad one than none"
         );
+        assert!(!servers.has_good(&all, later));
+        assert!(servers.has_good(&all, later + AVOID));
         assert_eq!(servers.pick(&[], later), None);
     }
 }

@@ -23,6 +23,9 @@ use crate::process_queue::ProcessQueue;
 const AFTER_ERROR: Duration = Duration::from_secs(1);
 /// Pause while there is no filter server to pull from.
 const WITHOUT_FILTER_SERVER: Duration = Duration::from_secs(3);
+/// Pause after a pull that was sent before the heartbeat it needs, and how often; then it is an error like others.
+const AFTER_EARLY_PULL: Duration = Duration::from_millis(50);
+const EARLY_PULLS: u32 = 10;
 /// Pause after a broker's flow control.
 const AFTER_FLOW_CONTROL: Duration = Duration::from_millis(20);
 /// An unchanged offset is committed again after so long, should a broker have lost it.
@@ -175,6 +178,8 @@ impl Engine {
 async fn pull_loop(engine: Arc<Engine>, queue: Arc<AssignedQueue>) {
     // In a row. What a heartbeat or a new route mends is over at the second try; an outage is told of once.
     let mut failures = 0_u32;
+    // So many pulls in a row came before the heartbeat that tells of the subscription.
+    let mut early = 0;
     loop {
         if engine.is_suspended() {
             let resumed = engine.resumed.notified();
@@ -193,6 +198,7 @@ async fn pull_loop(engine: Arc<Engine>, queue: Arc<AssignedQueue>) {
         match engine.pull(&queue).await {
             Ok(Pulled::Messages { messages, next }) => {
                 failures = 0;
+                early = 0;
                 engine
                     .stats
                     .pulled(&queue.queue.topic, messages.len(), begun.elapsed());
@@ -216,6 +222,13 @@ async fn pull_loop(engine: Arc<Engine>, queue: Arc<AssignedQueue>) {
             }
             Ok(Pulled::FlowControl) => tokio::time::sleep(AFTER_FLOW_CONTROL).await,
             Err(error) => {
+                if error.is_early() && early < EARLY_PULLS {
+                    early += 1;
+                    tracing::debug!(queue = %queue.queue, group = engine.group, %error, "pulled too early");
+                    engine.recover_from(&queue.queue.topic, &error).await;
+                    tokio::time::sleep(AFTER_EARLY_PULL).await;
+                    continue;
+                }
                 failures = failures.saturating_add(1);
                 if failures == 2 {
                     tracing::warn!(queue = %queue.queue, group = engine.group, %error, "pulling failed twice; it is tried on");
