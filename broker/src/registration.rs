@@ -127,7 +127,9 @@ impl Broker {
                     tokio::time::sleep(GATHER).await;
                 }
                 // A change does not wait until a name server that hangs has been given up: all are told anew.
+                // What changes because the broker stops is not told: it takes itself off the list.
                 changed = tokio::select! {
+                    biased;
                     () = self.stopping.cancelled() => return,
                     () = self.register() => false,
                     () = self.registration.changed.notified() => true,

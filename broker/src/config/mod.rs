@@ -61,6 +61,8 @@ minimq_common::config! {
         acl_file: PathBuf = "conf/plain_acl.yml".into(), "aclFile";
         /// Account of the filter servers beside this broker; it may register (301) without being an admin.
         filter_server_access_key: Option<String> = None, "filterServerAccessKey";
+        /// A filter server that has not registered again for so long is forgotten, ms.
+        filter_server_expiry: u64 = 30_000, "filterServerExpiry", range(1_000..=600_000);
         /// TLS on the port: disabled, permissive or enforcing.
         tls_mode: String = "permissive".into(), "tls.server.mode";
         /// Certificate chain of the server, PEM.

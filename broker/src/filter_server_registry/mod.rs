@@ -12,9 +12,7 @@ use parking_lot::Mutex;
 use crate::broker::Broker;
 use crate::request::{Handled, Refusal, RequestContext, success};
 
-/// A filter server that has not repeated itself for so long is gone.
-const EXPIRY: Duration = Duration::from_secs(30);
-/// How often that is looked for.
+/// Silent ones are looked for at least so often.
 const SCAN: Duration = Duration::from_secs(10);
 /// Filter servers at most.
 const LIMIT: usize = 1024;
@@ -81,11 +79,11 @@ impl FilterServerRegistry {
         Some(entries.remove(at).address)
     }
 
-    /// Takes out those not seen since `EXPIRY`; their connections are to be closed.
-    fn expire(&self, now: Instant) -> Vec<(Connection, String)> {
+    /// Takes out those not seen for `expiry`; their connections are to be closed.
+    fn expire(&self, expiry: Duration, now: Instant) -> Vec<(Connection, String)> {
         let mut gone = Vec::new();
         self.entries.lock().retain(|entry| {
-            let alive = now.duration_since(entry.seen) <= EXPIRY;
+            let alive = now.duration_since(entry.seen) <= expiry;
             if !alive {
                 gone.push((entry.connection.clone(), entry.address.clone()));
             }
@@ -138,14 +136,15 @@ impl Broker {
 
     /// The periodic scan for silent filter servers; ends when the broker stops.
     pub(crate) async fn expire_filter_servers(self: Arc<Self>) {
+        let expiry = Duration::from_millis(self.config.get().filter_server_expiry);
         loop {
             tokio::select! {
                 () = self.stopping.cancelled() => return,
-                () = tokio::time::sleep(SCAN) => {}
+                () = tokio::time::sleep(SCAN.min(expiry / 3)) => {}
             }
-            for (connection, address) in self.filter_servers.expire(Instant::now()) {
-                tracing::warn!(address, "filter server silent for 30 s, forgotten");
-                connection.close(CloseReason::Requested("silent for 30 s"));
+            for (connection, address) in self.filter_servers.expire(expiry, Instant::now()) {
+                tracing::warn!(address, ?expiry, "filter server silent, forgotten");
+                connection.close(CloseReason::Requested("silent for too long"));
                 self.registration.changed();
             }
         }
