@@ -192,3 +192,78 @@ impl fmt::Debug for ActiveFilter {
         )
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use minimq_filter_engine::{Engine, EngineConfig};
+
+    fn filter() -> ActiveFilter {
+        let text = "(module (memory (export \"memory\") 1) (func (export \"minimq_filter_abi_1\"))
+            (func (export \"filter\") (result i32) i32.const 1))";
+        let engine = Engine::new(EngineConfig::default()).unwrap();
+        let key = Key {
+            topic: "T".into(),
+            group: "G".into(),
+        };
+        ActiveFilter::new(key, "C".into(), engine.compile(text.as_bytes()).unwrap())
+    }
+
+    #[test]
+    fn a_filter_that_times_out_is_left_alone_for_a_second_doubling_to_thirty() {
+        let (filter, mut now) = (filter(), Instant::now());
+        assert_eq!(filter.backs_off(now), None);
+        for seconds in [1, 2, 4, 8, 16, 30, 30] {
+            filter.timed_out(now);
+            let wait = Duration::from_secs(seconds);
+            assert_eq!(filter.backs_off(now), Some(wait));
+            assert_eq!(filter.figures(0, now).state, "backing off");
+            now += wait;
+            assert_eq!(filter.backs_off(now), None, "it gets another chance");
+        }
+        filter.was_in_time();
+        filter.timed_out(now);
+        assert_eq!(filter.backs_off(now), Some(Duration::from_secs(1)));
+    }
+
+    #[test]
+    fn with_twenty_failures_in_a_row_it_is_called_failing() {
+        let (filter, now) = (filter(), Instant::now());
+        let fail = |times| {
+            filter.count(Counts {
+                failed: times,
+                failed_at_end: times,
+                error: Some("queue offset 7: why".to_owned()),
+                ..Counts::default()
+            })
+        };
+        fail(19);
+        assert_eq!(filter.figures(1, now).state, "active");
+        fail(1);
+        let figures = filter.figures(1, now);
+        assert_eq!((figures.state.as_str(), figures.users), ("failing", 1));
+        assert_eq!(figures.last_error.as_deref(), Some("queue offset 7: why"));
+        filter.count(Counts {
+            matched: 1,
+            ..Counts::default()
+        });
+        assert_eq!(filter.figures(1, now).state, "active");
+    }
+
+    #[test]
+    fn an_instance_that_rests_is_given_back_and_made_anew() {
+        let filter = filter();
+        let memory = || filter.figures(0, Instant::now()).memory;
+        assert_eq!(memory(), 0);
+        filter
+            .instance(&mut filter.slot().try_lock().unwrap())
+            .unwrap();
+        assert_eq!(memory(), 65_536);
+        filter.rest();
+        assert_eq!(memory(), 0);
+        filter
+            .instance(&mut filter.slot().try_lock().unwrap())
+            .unwrap();
+        assert_eq!(memory(), 65_536);
+    }
+}

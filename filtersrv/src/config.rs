@@ -30,6 +30,8 @@ minimq_common::config! {
         filter_class_repertory_url: String = String::new(), "filterClassRepertoryUrl", important;
         /// Whether a module of the repository is taken only if URL/NAME.wasm.sha256 has its SHA-256.
         filter_class_repertory_hashes: bool = false, "filterClassRepertoryHashes";
+        /// Certificates, PEM, that the repository's is checked against; without it the usual public authorities.
+        filter_class_repertory_trust: Option<PathBuf> = None, "filterClassRepertoryTrustCertPath";
         /// Time between two looks at the repository, ms.
         filter_class_repertory_interval: u64 = 60_000, "filterClassRepertoryInterval", range(10..=86_400_000);
         /// Time between two registrations with the broker, ms.
@@ -63,6 +65,8 @@ minimq_common::config! {
         filter_expiry: u64 = 600_000, "filterExpiry", range(100..=86_400_000);
         /// Threads that run filters; 0: one a processor, at least 2.
         filter_threads: usize = 0, "filterThreads", range(0..=1_024);
+        /// An upload that is not compiled after so long is told to come again, ms; stock clients give up after 5 s.
+        filter_compile_wait: u64 = 4_000, "filterCompileWait", range(1..=60_000);
         /// Modules that may wait to be compiled.
         max_compile_queue: usize = 64, "maxCompileQueue", range(1..=10_000);
 

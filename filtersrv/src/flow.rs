@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
 
 /// How much may be under way.
@@ -83,6 +84,21 @@ impl Flow {
     }
 }
 
+impl Flow {
+    fn give_back(&self, group: &Arc<str>, pulls: usize, bytes: usize) {
+        let mut usages = self.usages.lock();
+        usages.all.pulls -= pulls;
+        usages.all.bytes -= bytes;
+        if let Some(usage) = usages.groups.get_mut(group) {
+            usage.pulls -= pulls;
+            usage.bytes -= bytes;
+            if usage.pulls == 0 && usage.bytes == 0 {
+                usages.groups.remove(group);
+            }
+        }
+    }
+}
+
 fn overload(what: &str) -> String {
     format!("[OVERLOAD]system busy: {what}, that is the limit; try again later")
 }
@@ -119,18 +135,44 @@ impl Permit {
     }
 }
 
+impl Permit {
+    /// The pull is over, but its bytes count until the last clone of `bytes` is dropped: until the consumer has them.
+    pub(crate) fn until_taken(mut self, bytes: Bytes) -> Bytes {
+        let held = Held {
+            flow: self.flow.clone(),
+            group: self.group.clone(),
+            held: std::mem::take(&mut self.bytes),
+            bytes,
+        };
+        drop(self);
+        Bytes::from_owner(held)
+    }
+}
+
 impl Drop for Permit {
     fn drop(&mut self) {
-        let mut usages = self.flow.usages.lock();
-        usages.all.pulls -= 1;
-        usages.all.bytes -= self.bytes;
-        if let Some(usage) = usages.groups.get_mut(&self.group) {
-            usage.pulls -= 1;
-            usage.bytes -= self.bytes;
-            if usage.pulls == 0 {
-                usages.groups.remove(&self.group);
-            }
-        }
+        self.flow.give_back(&self.group, 1, self.bytes);
+    }
+}
+
+/// Bytes on their way to a consumer.
+struct Held {
+    flow: Arc<Flow>,
+    group: Arc<str>,
+    /// As many as count.
+    held: usize,
+    bytes: Bytes,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        self.flow.give_back(&self.group, 0, self.held);
     }
 }
 
@@ -165,7 +207,19 @@ mod tests {
         assert_eq!(first.hold(59), Ok(()));
         drop((first, second));
         assert_eq!(third.hold(1000), Ok(()), "a single answer passes");
-        drop(third);
+        // On its way to the consumer it still counts, but not as a pull.
+        let sent = third.until_taken(Bytes::from_static(b"records"));
+        assert_eq!((&sent[..], flow.pulls()), (&b"records"[..], 0));
+        let mut fourth = flow.begin(&b).unwrap();
+        assert!(
+            fourth
+                .hold(1)
+                .unwrap_err()
+                .contains("1000 bytes of group b")
+        );
+        drop(sent);
+        assert_eq!(fourth.hold(1), Ok(()));
+        drop(fourth);
         assert_eq!(flow.pulls(), 0);
         assert!(flow.usages.lock().groups.is_empty());
     }

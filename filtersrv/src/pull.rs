@@ -134,8 +134,7 @@ pub(crate) fn pull(
     tokio::spawn(async move {
         let serving = serve(&state, pull, permit);
         if let Some((answer, permit)) = gone.run_until_cancelled(serving).await {
-            respond(responder, answer);
-            drop(permit);
+            respond(responder, answer, permit);
         }
     });
 }
@@ -175,7 +174,11 @@ fn parse(command: &Command, connection: u64) -> Result<Pull, String> {
     })
 }
 
-fn respond(responder: Responder, answer: Answer) {
+fn respond(responder: Responder, mut answer: Answer, permit: Permit) {
+    // All records are parts of one buffer, which lives as long as one of them waits to be written.
+    if let Some(largest) = answer.records.iter_mut().max_by_key(|part| part.len()) {
+        *largest = permit.until_taken(std::mem::take(largest));
+    }
     responder.respond_head(
         answer.code,
         answer.remark.as_deref(),

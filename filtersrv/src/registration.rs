@@ -2,7 +2,7 @@
 //! the connection is lost, with a growing pause while the broker is away. The broker forgets the server with the
 //! connection, so closing it is the way to be taken off the list.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use minimq_protocol::Command;
@@ -33,7 +33,8 @@ pub(crate) struct BrokerIdentity {
 /// The registration of this server.
 pub(crate) struct Registration {
     broker: String,
-    address: String,
+    /// Set once the port is taken, before [`Registration::keep`].
+    address: OnceLock<String>,
     interval: Duration,
     /// Its connection is the registration; pulls have one of their own.
     client: Client,
@@ -41,20 +42,25 @@ pub(crate) struct Registration {
 }
 
 impl Registration {
-    /// Registers `address`.
-    pub(crate) fn new(config: &FiltersrvConfig, address: String, client: Client) -> Self {
+    /// Registers nothing yet.
+    pub(crate) fn new(config: &FiltersrvConfig, client: Client) -> Self {
         Self {
             broker: config.connect_which_broker.clone(),
-            address,
+            address: OnceLock::new(),
             interval: Duration::from_millis(config.register_interval),
             client,
             known: watch::Sender::new(None),
         }
     }
 
+    /// The address to register; the first one counts.
+    pub(crate) fn set_address(&self, address: String) {
+        let _ = self.address.set(address);
+    }
+
     /// The address told to consumers.
     pub(crate) fn address(&self) -> &str {
-        &self.address
+        self.address.get().map_or("", String::as_str)
     }
 
     /// The broker, once it has been reached.
@@ -113,7 +119,7 @@ impl Registration {
 
     async fn register(&self) -> Result<BrokerIdentity, String> {
         let header = RegisterFilterServerRequest {
-            filter_server_addr: &self.address,
+            filter_server_addr: self.address(),
         };
         let command = Command::request_with(request::REGISTER_FILTER_SERVER, &header);
         let answer = self
@@ -145,7 +151,7 @@ impl Registration {
             tracing::info!(
                 broker = identity.name,
                 id = identity.id,
-                address = self.address,
+                address = self.address(),
                 "registered"
             );
             self.check_rights().await;

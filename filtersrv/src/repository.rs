@@ -3,13 +3,15 @@
 //! unchanged modules are not sent again.
 
 use std::collections::HashMap;
-use std::io::Read;
+use std::io::{self, Read};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use minimq_filter_engine::FilterHash;
 use tokio::sync::Notify;
+use ureq::tls::{Certificate, PemItem, RootCerts, TlsConfig, parse_pem};
 
 use crate::active_filter::Key;
 use crate::config::FiltersrvConfig;
@@ -46,8 +48,13 @@ enum Fetched {
 }
 
 impl Repository {
-    pub(crate) fn new(config: &FiltersrvConfig) -> Self {
+    pub(crate) fn new(config: &FiltersrvConfig) -> io::Result<Self> {
+        let mut tls = TlsConfig::builder();
+        if let Some(path) = &config.filter_class_repertory_trust {
+            tls = tls.root_certs(RootCerts::new_with_certs(&certificates(path)?));
+        }
         let agent = ureq::Agent::config_builder()
+            .tls_config(tls.build())
             .timeout_connect(Some(TIMEOUT))
             .timeout_recv_response(Some(TIMEOUT))
             .timeout_global(Some(WHOLE))
@@ -55,7 +62,7 @@ impl Repository {
             .user_agent(concat!("mqfiltersrv/", env!("CARGO_PKG_VERSION")))
             .build()
             .new_agent();
-        Self {
+        Ok(Self {
             url: config
                 .filter_class_repertory_url
                 .trim()
@@ -67,7 +74,7 @@ impl Repository {
             most: config.max_filter_module_size.0.saturating_mul(2),
             agent,
             wanted: Notify::new(),
-        }
+        })
     }
 
     /// Asks until the server stops.
@@ -227,6 +234,25 @@ impl Repository {
             ))
         }
     }
+}
+
+/// The certificates of a PEM file.
+fn certificates(path: &Path) -> io::Result<Vec<Certificate<'static>>> {
+    let fault = |what: String| {
+        let key = "filterClassRepertoryTrustCertPath";
+        io::Error::other(format!("{key} {}: {what}", path.display()))
+    };
+    let text = std::fs::read(path).map_err(|error| fault(error.to_string()))?;
+    let mut all = Vec::new();
+    for item in parse_pem(&text) {
+        if let PemItem::Certificate(certificate) = item.map_err(|error| fault(error.to_string()))? {
+            all.push(certificate);
+        }
+    }
+    if all.is_empty() {
+        return Err(fault("there is no certificate in it".to_owned()));
+    }
+    Ok(all)
 }
 
 /// Whether a name may be part of a URL's path.

@@ -100,13 +100,6 @@ impl FilterServer {
         };
         let engine = Engine::new(keys.engine())?;
         let compiler = Compiler::start(engine.clone(), keys.max_compile_queue)?;
-        let listening = std::net::TcpListener::bind(keys.listen_addr()?).map_err(|error| {
-            let address = format!("{}:{}", keys.bind_address, keys.listen_port);
-            minimq_remoting::cannot_listen(&address, &error)
-        })?;
-        // Found and let go: the server binds it again right away.
-        let addr = listening.local_addr()?;
-        drop(listening);
         let client = || {
             let config = ClientConfig {
                 signer: Signer::of(&keys),
@@ -123,14 +116,13 @@ impl FilterServer {
             bytes: bytes(keys.max_pulled_bytes),
         };
         let budget = Duration::from_millis(keys.filter_batch_timeout);
-        let repository =
-            (!keys.client_upload_filter_class_enable).then(|| Arc::new(Repository::new(&keys)));
+        let repository = if keys.client_upload_filter_class_enable {
+            None
+        } else {
+            Some(Arc::new(Repository::new(&keys)?))
+        };
         let state = Arc::new(State {
-            registration: Arc::new(Registration::new(
-                &keys,
-                keys.advertised(addr.port()),
-                client()?,
-            )),
+            registration: Arc::new(Registration::new(&keys, client()?)),
             batches: BatchRunner::new(keys.threads(), keys.error_policy()?, budget),
             registry: Mutex::new(FilterRegistry::new(keys.max_filters)),
             uploaded: Notify::new(),
@@ -145,11 +137,15 @@ impl FilterServer {
             config: keys.clone(),
         });
         let server = ServerConfig {
-            addrs: vec![addr],
+            addrs: vec![keys.listen_addr()?],
             limits: keys.limits(),
             tls: keys.tls(),
         };
-        let server = Server::bind(server, Arc::new(Handler(state.clone())))?.spawn();
+        // The port is known once it is taken, and told before anything is served.
+        let server = Server::bind(server, Arc::new(Handler(state.clone())))?;
+        let port = server.local_addrs().first().map_or(0, SocketAddr::port);
+        state.registration.set_address(keys.advertised(port));
+        let server = server.spawn();
         state.spawn_tasks();
         let unlist = CancellationToken::new();
         let registering = tokio::spawn(state.registration.clone().keep(unlist.clone()));

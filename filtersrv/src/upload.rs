@@ -17,8 +17,6 @@ use crate::compiler::Flight;
 use crate::filter_registry::UploadHead;
 use crate::server::State;
 
-/// An upload waits so long for its compilation; stock clients give up after 5 s.
-const COMPILE_WAIT: Duration = Duration::from_secs(4);
 /// Longest remark, in characters.
 const REMARK: usize = 500;
 /// Longest class name, topic and group, in bytes.
@@ -129,17 +127,14 @@ async fn take(state: &State, upload: Upload, responder: Responder) {
         Ok(flight) => flight,
         Err(busy) => return responder.refuse(response::SYSTEM_BUSY, &busy.to_string()),
     };
-    match tokio::time::timeout(
-        COMPILE_WAIT,
-        land(state, &upload, head.clone(), &mut flight),
-    )
-    .await
-    {
+    let wait = Duration::from_millis(state.config.filter_compile_wait);
+    match tokio::time::timeout(wait, land(state, &upload, head.clone(), &mut flight)).await {
         Ok(Ok(())) => done(responder),
         Ok(Err(remark)) => responder.refuse(response::SYSTEM_ERROR, &remark),
         Err(_) => {
-            let remark =
-                format!("compiling, upload again: the module {hash} is not compiled after 4 s");
+            let remark = format!(
+                "compiling, upload again: the module {hash} is not compiled after {wait:?}"
+            );
             responder.refuse(response::SYSTEM_ERROR, &remark);
             // It is put in use all the same when it is done.
             let _ = land(state, &upload, head, &mut flight).await;

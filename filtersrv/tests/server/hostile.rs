@@ -70,7 +70,7 @@ fn refused() -> Vec<(Vec<u8>, &'static str)> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn hostile_modules_are_answered_in_bounded_time_while_others_are_served() {
+async fn filter_05_hostile_modules_are_answered_in_bounded_time_while_others_are_served() {
     let s = Setting::start(&[]).await;
     s.send_sequence("TopicA", 200).await;
     let good = s.member("Good", "TopicA");
@@ -141,6 +141,75 @@ async fn hostile_modules_are_answered_in_bounded_time_while_others_are_served() 
         resting.last_error.as_ref().unwrap().contains("took longer"),
         "{resting:?}"
     );
+}
+
+/// Every function of the host, with pointers and lengths outside the memory: each call is answered −2, or the message
+/// is not kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn bad_pointers_to_every_host_function_are_answered_and_nothing_more() {
+    let s = Setting::start(&[]).await;
+    s.send_sequence("TopicA", 40).await;
+    let functions = [
+        (
+            "property",
+            "(param i32 i32 i32 i32) (result i32)",
+            "BAD BAD BAD BAD",
+        ),
+        (
+            "property_i64",
+            "(param i32 i32 i32) (result i32)",
+            "BAD BAD BAD",
+        ),
+        (
+            "property_f64",
+            "(param i32 i32 i32) (result i32)",
+            "BAD BAD BAD",
+        ),
+        (
+            "property_name",
+            "(param i32 i32 i32) (result i32)",
+            "(i32.const 0) BAD BAD",
+        ),
+        (
+            "text",
+            "(param i32 i32 i32) (result i32)",
+            "(i32.const 0) BAD BAD",
+        ),
+        (
+            "number",
+            "(param i32 i32) (result i32)",
+            "(i32.const 0) BAD",
+        ),
+        (
+            "body",
+            "(param i32 i32 i32) (result i32)",
+            "(i32.const 0) BAD BAD",
+        ),
+    ];
+    let (mut imports, mut calls) = (String::new(), String::new());
+    for (name, form, arguments) in functions {
+        imports += &format!("(import \"minimq\" \"{name}\" (func ${name} {form}))");
+        for bad in [
+            "(i32.const -1)",
+            "(i32.const 65535)",
+            "(i32.const 0x7fffffff)",
+        ] {
+            let arguments = arguments.replace("BAD", bad);
+            calls += &format!(
+                "(if (i32.ne (call ${name} {arguments}) (i32.const -2)) (then (return (i32.const 0))))"
+            );
+        }
+    }
+    let text = format!(
+        "(module {imports} (import \"minimq\" \"log\" (func $log (param i32 i32 i32)))
+           (memory (export \"memory\") 1) (func (export \"minimq_filter_abi_1\"))
+           (func (export \"filter\") (result i32)
+             (call $log (i32.const 1) (i32.const -1) (i32.const -1)) {calls} i32.const 1))"
+    );
+    let member = s.member("CG", "TopicA");
+    member.uploaded(text).await;
+    assert_eq!(member.consume(0, 40).await.len(), 40);
+    assert_eq!(s.server.figures().filters[0].failed, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -3,7 +3,10 @@
 
 mod access;
 mod hostile;
+mod limits;
 mod pulls;
+mod repository;
+mod stock;
 mod story;
 mod support;
 mod uploads;

@@ -18,6 +18,11 @@ use crate::support::*;
 
 /// A record with a sequence id, as a broker answers it.
 fn record(n: u32) -> Vec<u8> {
+    record_of(n, b"body")
+}
+
+/// As [`record`], with a body.
+pub(crate) fn record_of(n: u32, body: &[u8]) -> Vec<u8> {
     let mut properties = PropertiesBuf::new();
     properties.push("SequenceId", &n.to_string());
     let fields = RecordFields {
@@ -33,15 +38,15 @@ fn record(n: u32) -> Vec<u8> {
         store_host: "127.0.0.1:10911".parse().unwrap(),
         reconsume_times: 0,
         prepared_transaction_offset: 0,
-        body_crc: minimq_protocol::crc::body_crc(b"body"),
-        body: b"body",
+        body_crc: minimq_protocol::crc::body_crc(body),
+        body,
         properties: properties.as_str().as_bytes(),
         appended_properties: &[],
     };
     fields.encode().unwrap().to_vec()
 }
 
-fn records(from: i64, count: i64) -> Vec<u8> {
+pub(crate) fn records(from: i64, count: i64) -> Vec<u8> {
     (from..from + count)
         .flat_map(|n| record(n as u32))
         .collect()
@@ -236,8 +241,9 @@ async fn answers_of_the_broker_are_passed_on_by_their_code() {
     );
 }
 
+/// The fault case filter-03, and what follows from a refused upload.
 #[tokio::test(flavor = "multi_thread")]
-async fn without_a_filter_the_pull_waits_a_second_and_says_upload_first() {
+async fn filter_03_without_a_filter_the_pull_waits_a_second_and_says_upload_first() {
     let (broker, _) = endless();
     let server = filter_server(&broker.addr(), &[]).await;
     let member = Member::new(server.local_addr(), "CG", "T");
@@ -252,6 +258,22 @@ async fn without_a_filter_the_pull_waits_a_second_and_says_upload_first() {
         pulled.remark
     );
     assert!(begin.elapsed() >= Duration::from_secs(1));
+    assert_eq!(member.upload("no module").await.0, 1);
+    let pulled = member.pull(0).await;
+    assert_eq!(
+        (
+            pulled.code,
+            pulled.remark.contains("the upload was refused")
+        ),
+        (1, true),
+        "{}",
+        pulled.remark
+    );
+    for code in [10, 34, 105, 999] {
+        assert_eq!(member.call(Command::request(code)).await.code, 3);
+    }
+    member.uploaded(module("i32.const 1")).await;
+    assert_eq!(member.pull(0).await.code, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -222,8 +222,9 @@ async fn a_filter_server_that_goes_while_pulled_from_loses_nothing() {
     until("the broker forgets it", listed(1)).await;
 }
 
+/// The fault case filter-04.
 #[tokio::test(flavor = "multi_thread")]
-async fn after_a_restart_of_the_broker_the_filter_server_is_listed_again_and_serves() {
+async fn filter_04_after_a_restart_of_the_broker_the_filter_server_is_listed_again_and_serves() {
     let mut s = Setting::start(&[]).await;
     s.send_sequence("TopicA", 50).await;
     let member = s.member("CG", "TopicA");
