@@ -2,7 +2,7 @@
 //!
 //! Reading path: [`options`] (what can be asked for), [`echo`] (the yardstick: a bare server that appends what comes to
 //! a file), [`send`], [`pull`] and [`e2e`] (the three loads), [`suite`] (all of
-//! them in turn, as a table), [`measure`] (what is told of a run). Below them [`frames`]
+//! them in turn, as a table), [`filter`] (filter server and broker together), [`measure`] (what is told of a run). Below them [`frames`]
 //! makes requests once and stamps them for each use, and [`peer`] is a socket of the one thread that does everything.
 //!
 //! The generator shares the machine with the server it measures, so it is written to be cheap: one thread, no
@@ -11,6 +11,7 @@
 
 pub mod e2e;
 pub mod echo;
+pub mod filter;
 pub mod frames;
 pub mod measure;
 pub mod options;

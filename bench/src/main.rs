@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
 use minimq_bench::options::{Mode, Options};
-use minimq_bench::{e2e, echo, pull, send};
+use minimq_bench::{e2e, echo, filter, pull, send};
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
@@ -17,6 +17,7 @@ fn main() -> anyhow::Result<()> {
             return server.run(&AtomicBool::new(false));
         }
         Mode::Suite(suite) => return minimq_bench::suite::run(&suite),
+        Mode::Filter(load) => return filter::run(&load),
         Mode::Send(load) => (send::run(&load)?, load.common.json),
         Mode::Pull(load) => (pull::run(&load)?, load.common.json),
         Mode::E2e(load) => (e2e::run(&load)?, load.common.json),

@@ -34,6 +34,8 @@ pub enum Mode {
     Suite(SuiteOptions),
     /// Sends at a fixed rate and measures when the messages reach a consumer that waits for them.
     E2e(E2eOptions),
+    /// Measures a filter server beside a broker.
+    Filter(FilterOptions),
 }
 
 /// Options of `append-echo`.
@@ -188,6 +190,38 @@ impl SuiteOptions {
     pub fn yardstick_pulls(&self, addr: SocketAddr) -> bool {
         self.yardstick == Some(addr)
     }
+}
+
+/// Options of `filter`.
+#[derive(Debug, Clone, Args)]
+pub struct FilterOptions {
+    /// The program mqbroker.
+    #[arg(long)]
+    pub broker: PathBuf,
+    /// The program mqfiltersrv.
+    #[arg(long)]
+    pub filter_server: PathBuf,
+    /// Where the store is made and removed again.
+    #[arg(long, default_value_os_t = std::env::temp_dir().join("minimq-bench"))]
+    pub folder: PathBuf,
+    /// Topic.
+    #[arg(long, default_value = "Bench")]
+    pub topic: String,
+    /// Messages to filter.
+    #[arg(long, default_value_t = 400_000)]
+    pub messages: u64,
+    /// Queues they are in; each is pulled on a connection of its own.
+    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u16).range(1..=1024))]
+    pub queues: u16,
+    /// Body length of a message in bytes.
+    #[arg(long, default_value_t = 1024)]
+    pub size: usize,
+    /// Filters loaded at once.
+    #[arg(long, default_value_t = 1000)]
+    pub filters: u32,
+    /// Length of the parts that measure latencies.
+    #[arg(long, default_value = "3", value_parser = seconds)]
+    pub seconds: Duration,
 }
 
 /// A broker that runs already.

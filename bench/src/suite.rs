@@ -76,15 +76,15 @@ const ROWS: [Row; 11] = [
 ];
 
 /// A server in a process of its own, stopped when dropped.
-struct Server {
+pub(crate) struct Server {
     process: Child,
-    addr: SocketAddr,
-    ready: Duration,
+    pub(crate) addr: SocketAddr,
+    pub(crate) ready: Duration,
     _folder: Folder,
 }
 
 /// A folder that is removed when dropped.
-struct Folder(PathBuf);
+pub(crate) struct Folder(pub(crate) PathBuf);
 
 impl Drop for Folder {
     fn drop(&mut self) {
@@ -101,7 +101,7 @@ impl Drop for Server {
 }
 
 impl Server {
-    fn start(mut command: Command, folder: Folder) -> anyhow::Result<Self> {
+    pub(crate) fn start(mut command: Command, folder: Folder) -> anyhow::Result<Self> {
         let begin = Instant::now();
         let mut process = command
             .stdout(Stdio::piped())
@@ -125,6 +125,10 @@ impl Server {
             ready: begin.elapsed(),
             _folder: folder,
         })
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.process.id()
     }
 
     fn yardstick(folder: &Path, sync: bool) -> anyhow::Result<Self> {
@@ -178,7 +182,7 @@ fn load(row: &Row, options: &SuiteOptions, addr: SocketAddr, pid: u32) -> anyhow
         Mode::Send(load) => send::run(&load),
         Mode::Pull(load) => pull::run(&load),
         Mode::E2e(load) => e2e::run(&load),
-        Mode::AppendEcho(_) | Mode::Suite(_) => bail!("{line}: no load"),
+        Mode::AppendEcho(_) | Mode::Suite(_) | Mode::Filter(_) => bail!("{line}: no load"),
     }
     .with_context(|| line.clone())?;
     if report.failures > 0 {

@@ -18,7 +18,7 @@ fn run(line: &str) -> Report {
         Mode::Send(load) => send::run(&load),
         Mode::Pull(load) => pull::run(&load),
         Mode::E2e(load) => e2e::run(&load),
-        Mode::AppendEcho(_) | Mode::Suite(_) => panic!("no load"),
+        Mode::AppendEcho(_) | Mode::Suite(_) | Mode::Filter(_) => panic!("no load"),
     };
     report.unwrap()
 }
