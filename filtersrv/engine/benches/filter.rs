@@ -88,7 +88,7 @@ fn run(bencher: Bencher<'_, '_>, module: &str) {
     let mut instance = instance(module);
     bencher.counter(ItemsCount::new(BATCH)).bench_local(|| {
         let mut batch = instance.batch();
-        let keep = |message| batch.run(message).unwrap();
+        let mut keep = |message| batch.run(message).unwrap();
         black_box(&messages).iter().filter(|m| keep(m)).count()
     });
 }
