@@ -22,7 +22,7 @@ struct Web {
 type Files = Vec<(&'static str, Vec<u8>)>;
 
 fn web(files: Files) -> Web {
-    serve("http", files, |stream| Some(stream))
+    serve("http", files, Some)
 }
 
 fn serve<S: Read + Write>(
