@@ -23,7 +23,7 @@ async fn filter_01_a_consumer_without_any_filter_server_waits_and_then_gets_all_
     send(&client, "TopicA", 60..100).await;
     tokio::time::sleep(Duration::from_millis(1500)).await;
     assert_eq!(got.len(), 0, "nothing passes by the filter");
-    for queue in consumer.assignment() {
+    for queue in queues() {
         let offset = client.admin().consumer_offset("CG", &queue).await.unwrap();
         assert!(offset.unwrap_or(0) == 0, "{queue} moved to {offset:?}");
     }
