@@ -379,6 +379,22 @@ async fn filters_are_uploaded_with_every_heartbeat() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_is_still_compiled_is_uploaded_again_until_it_is_taken() {
+    let fake = Fake::start("broker-f").await;
+    fake.refuse_uploads(6);
+    let client = client(&fake).await;
+    let consumer = client
+        .push_consumer("CGfilter")
+        .subscribe("FilterF", Filter::wasm("(module)"))
+        .run(|_| async {})
+        .await
+        .unwrap();
+    eventually("all five queues are pulled", async || fake.held() == 5).await;
+    assert!(fake.requests(request::REGISTER_MESSAGE_FILTER_CLASS).len() >= 7);
+    consumer.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn without_a_filter_server_the_consumer_waits_and_does_not_spin() {
     let fake = Fake::start("broker-f").await;
     fake.filters(false);

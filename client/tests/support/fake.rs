@@ -31,6 +31,9 @@ struct State {
     /// Whether it says that it is a filter server.
     filters: Mutex<bool>,
     client: Mutex<String>,
+    /// Uploads that are to be refused as still compiling; pulls with a filter want an upload first then.
+    refused_uploads: Mutex<usize>,
+    wants_upload: Mutex<bool>,
     requests: Mutex<Vec<Command>>,
     /// Pulls are held until the end.
     held: Mutex<Vec<Responder>>,
@@ -44,6 +47,8 @@ impl Fake {
             own: Mutex::default(),
             filters: Mutex::new(true),
             client: Mutex::default(),
+            refused_uploads: Mutex::default(),
+            wants_upload: Mutex::default(),
             requests: Mutex::default(),
             held: Mutex::default(),
         });
@@ -67,6 +72,17 @@ impl Fake {
 
     pub fn filters(&self, on: bool) {
         *self.state.filters.lock() = on;
+    }
+
+    /// Refuses so many uploads as a filter server that still compiles.
+    pub fn refuse_uploads(&self, count: usize) {
+        *self.state.refused_uploads.lock() = count;
+        *self.state.wants_upload.lock() = true;
+    }
+
+    /// Pulls that wait for messages.
+    pub fn held(&self) -> usize {
+        self.state.held.lock().len()
     }
 
     /// The requests of a code so far.
@@ -118,7 +134,25 @@ impl Service for Serving {
                     ..SendMessageResponse::default()
                 })
             }
+            request::REGISTER_MESSAGE_FILTER_CLASS => {
+                let mut refused = state.refused_uploads.lock();
+                if *refused > 0 {
+                    *refused -= 1;
+                    let remark = "compiling, upload again: not compiled after 4 s";
+                    return answers.refuse(id, response::SYSTEM_ERROR, remark);
+                }
+                *state.wants_upload.lock() = false;
+                done
+            }
             request::PULL_MESSAGE => {
+                let retries = command
+                    .ext
+                    .get("topic")
+                    .is_some_and(|topic| topic.starts_with('%'));
+                if *state.wants_upload.lock() && !retries {
+                    let remark = "Find Filter class failed, not registered, upload first, t@g";
+                    return answers.refuse(id, response::SYSTEM_ERROR, remark);
+                }
                 state.held.lock().push(answers.later(id));
                 return;
             }
