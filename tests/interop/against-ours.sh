@@ -87,7 +87,7 @@ for group in "${groups[@]}"; do
       "$bin/minimq" --memory --port-base "$(free_port)" --set transactionTimeOut=1000 --set transactionCheckInterval=1000 \
         --set "messageDelayLevel=1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s 1s" >"$dir/ready" 2>"$dir/broker.log" &
       echo $! >"$dir/minimq.pid"
-      for _ in $(seq 300); do grep -q '^Stop it' "$dir/ready" && break; sleep 0.1; done
+      for _ in $(seq 300); do grep -qs '^Stop it' "$dir/ready" && break; sleep 0.1; done
       namesrv=$(awk '/name server/ { print $3; exit }' "$dir/ready")
       CLIENTS="java4 go" suites basic transaction sql request-reply query trace
       CLIENTS=java4 OPTIONS="filter=$PWD/filtersrv/examples/sequence_id.wat class=org.example.SequenceId" suites filter
