@@ -181,11 +181,11 @@ fn pull_all(broker: &Broker) -> Messages {
         let mut offset = 0;
         loop {
             let answer = wire.pull(queue_id, offset);
-            let header: PullMessageResponse = answer.header().unwrap();
             if answer.code == response::PULL_NOT_FOUND {
                 break;
             }
             assert_eq!(answer.code, response::SUCCESS, "{}", answer.remark());
+            let header: PullMessageResponse = answer.header().unwrap();
             for record in split_records(Bytes::clone(&answer.body)) {
                 let record = record.unwrap();
                 assert!(record.body_crc_holds());

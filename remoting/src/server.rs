@@ -323,7 +323,7 @@ fn listen(addr: SocketAddr) -> io::Result<TcpListener> {
 pub fn cannot_listen(addr: &impl std::fmt::Display, error: &io::Error) -> io::Error {
     let remedy = match error.kind() {
         io::ErrorKind::AddrInUse => {
-            "; another process uses this port: stop it, or choose another (key listenPort; of minimq --port-base)"
+            "; another process uses this port: stop it, or choose another: --listen, key listenPort, or --port-base of minimq"
         }
         io::ErrorKind::AddrNotAvailable => {
             "; this machine does not have that address: see bindAddress"

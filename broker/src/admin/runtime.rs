@@ -23,6 +23,7 @@ pub fn runtime_info(broker: &Arc<Broker>, request: &Command) -> Handled {
     table.store(broker);
     table.disks(broker);
     table.queues_of_threads(broker);
+    table.stages(broker);
     Ok(success(request).with_body(KvTable { table: table.0 }.to_wire()))
 }
 
@@ -148,6 +149,13 @@ impl Table {
                 "commitLogDirCapacity",
                 format!("Total : {total}, Free : {free}."),
             );
+        }
+    }
+
+    /// Beyond 4.9.8: what each stage of the store did and how long it took, `store.` and the counter's name.
+    fn stages(&mut self, broker: &Broker) {
+        for (name, value) in broker.store.log_store().counters().snapshot() {
+            self.put(format!("store.{name}"), value);
         }
     }
 

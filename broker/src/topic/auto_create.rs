@@ -109,7 +109,9 @@ impl Broker {
         let (topic, new) = self.topics.put_if_absent(topic, self.clock.now_ms());
         if new {
             tracing::info!(topic = %topic.topic_name, queues = topic.write_queue_nums, "topic created");
-            self.in_background(|broker| broker.topics.save());
+            // Before the message that made it is acknowledged: after a crash nobody could read what is in a topic
+            // that is not in the table. Topics that are made together are written together.
+            self.topics.save();
             self.registration.changed();
         }
         topic

@@ -63,6 +63,10 @@ counters! {
     checkpoints,
     /// Dispatch: messages whose queue entries were written.
     dispatched_messages,
+    /// Dispatch: batches of records.
+    dispatch_batches,
+    /// Dispatch: nanoseconds spent on them, the telling of held pulls included.
+    dispatch_nanos,
     /// Index: records looked at.
     indexed_records,
 }

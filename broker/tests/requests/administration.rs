@@ -560,3 +560,16 @@ async fn our_own_requests_show_what_the_broker_knows() {
     assert!(damaged.records.is_empty());
     broker.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_a_send_makes_is_on_disk_before_the_send_is_acknowledged() {
+    let broker = Harness::start(&[]).await;
+    let path = broker.folder.path().join("store/config/topics.json");
+    for n in 0..20 {
+        let topic = format!("Made-{n}");
+        broker.send(&topic, &[], "x").await;
+        let saved = std::fs::read_to_string(&path).unwrap();
+        assert!(saved.contains(&format!("\"{topic}\"")), "{topic}");
+    }
+    broker.stop().await;
+}

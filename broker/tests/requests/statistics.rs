@@ -150,5 +150,14 @@ async fn runtime_information_has_every_key_that_tools_read() {
     assert!(table["earliestMessageTimeStamp"].parse::<i64>().unwrap() > 0);
     let ratio: f64 = table["commitLogDiskRatio"].parse().unwrap();
     assert!((0.0..=1.0).contains(&ratio));
+    // Stage by stage, beyond 4.9.8.
+    for key in [
+        "store.append_holds",
+        "store.appended_messages",
+        "store.dispatched_messages",
+        "store.dispatch_nanos",
+    ] {
+        assert!(table[key].parse::<u64>().unwrap() > 0, "{key}");
+    }
     broker.stop().await;
 }

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
 
@@ -183,7 +183,12 @@ impl Dispatcher {
             }
             let before = self.position.load(Ordering::Relaxed);
             let limit = self.log.dispatch_limit();
-            match pass.run(before, limit.get()) {
+            let begun = Instant::now();
+            let batch = pass.run(before, limit.get());
+            add(&self.log.counters.dispatch_batches, 1);
+            let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            add(&self.log.counters.dispatch_nanos, nanos);
+            match batch {
                 Ok(Batch::Until(end)) if end > before => self.set_trouble(None),
                 // The rest of a record is still to come.
                 Ok(Batch::Until(_)) => {
