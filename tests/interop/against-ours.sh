@@ -55,9 +55,11 @@ if [ -f $dir/broker.pid ]; then
   kill \$(cat $dir/broker.pid) 2>/dev/null
   while kill -0 \$(cat $dir/broker.pid) 2>/dev/null; do sleep 0.05; done
 fi
+# It listens a moment before the name server knows it again; that it serves it says after both.
+started=\$(grep -c 'boot success' $dir/broker.log 2>/dev/null)
 $bin/mqbroker -c $dir/broker.conf >>$dir/broker.log 2>&1 </dev/null &
 echo \$! >$dir/broker.pid
-until (exec 3<>/dev/tcp/127.0.0.1/$broker) 2>/dev/null; do
+until [ "\$(grep -c 'boot success' $dir/broker.log)" -gt "\${started:-0}" ]; do
   kill -0 \$(cat $dir/broker.pid) 2>/dev/null || exit 1
   sleep 0.05
 done
