@@ -18,8 +18,8 @@ use minimq_protocol::header::{
     UnRegisterBrokerRequest,
 };
 use minimq_protocol::perm;
-use parking_lot::{Condvar, Mutex};
-use tokio::sync::Notify;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinSet;
 
 use crate::broker::Broker;
@@ -28,7 +28,7 @@ use crate::config::BrokerConfig;
 /// How long the unregistration of a name server may take.
 const UNREGISTER_TIMEOUT: Duration = Duration::from_secs(3);
 /// Changes within this time are told together.
-const GATHER: Duration = Duration::from_millis(20);
+const GATHER: Duration = Duration::from_millis(5);
 
 /// Says when there is something new to tell.
 #[derive(Debug, Default)]
@@ -37,8 +37,7 @@ pub struct Registration {
     /// Changes so far.
     wanted: AtomicU64,
     /// Changes the name servers have been told of.
-    told: Mutex<u64>,
-    telling: Condvar,
+    told: watch::Sender<u64>,
     /// Name servers that did not answer the last time: nobody waits for them.
     silent: Mutex<BTreeSet<String>>,
 }
@@ -55,22 +54,28 @@ impl Registration {
         self.changed.notify_one();
     }
 
-    /// Waits on this thread until the name servers were told of all changes so far, or did not answer in time.
-    pub fn wait_told(&self) {
-        let wanted = self.wanted.load(Ordering::SeqCst);
-        let mut told = self.told.lock();
-        self.telling
-            .wait_while_for(&mut told, |told| *told < wanted, TELL_TIMEOUT);
+    /// How many changes there were so far.
+    pub fn changes(&self) -> u64 {
+        self.wanted.load(Ordering::SeqCst)
     }
 
     fn set_told(&self, changes: u64) {
-        let mut told = self.told.lock();
-        *told = changes.max(*told);
-        self.telling.notify_all();
+        self.told.send_modify(|told| *told = changes.max(*told));
     }
 }
 
 impl Broker {
+    /// Waits until the name servers were told of all changes so far, did not answer in time, or the broker stops:
+    /// whoever made a topic finds it in the next route (as with 4.9.8, which registers before it answers).
+    pub(crate) async fn name_servers_told(&self) {
+        let wanted = self.registration.changes();
+        let mut told = self.registration.told.subscribe();
+        tokio::select! {
+            () = self.stopping.cancelled() => {}
+            _ = tokio::time::timeout(TELL_TIMEOUT, told.wait_for(|told| *told >= wanted)) => {}
+        }
+    }
+
     /// Registers once and warns of what nobody answers.
     pub(crate) async fn register_at_start(self: &Arc<Self>) {
         if self.name_servers().is_empty() {
@@ -192,7 +197,7 @@ impl Broker {
     /// Tells all name servers; done when each has answered or its time is up. Those who wait for the news to be told
     /// wait for the ones that answered the last time.
     async fn register(self: &Arc<Self>) {
-        let changes = self.registration.wanted.load(Ordering::SeqCst);
+        let changes = self.registration.changes();
         let command = self.registration_command(&self.config.to_arc());
         let mut round = Round::begin(self);
         let mut calls = self.start_calls(&command);

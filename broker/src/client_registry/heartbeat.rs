@@ -17,11 +17,29 @@ const UNIT_SUBSCRIPTION: i32 = 2;
 
 /// Code 34.
 pub fn heartbeat(cx: &mut RequestContext<'_, '_>, request: &Command) {
-    let handled = register(cx.broker, cx.connection(), request);
-    cx.reply(request.id(), handled);
+    let mut made_topic = false;
+    let handled = register(cx.broker, cx.connection(), request, &mut made_topic);
+    if !made_topic {
+        cx.reply(request.id(), handled);
+        return;
+    }
+    // Once a consumer has started, tools ask the name servers for its group's retry topic.
+    let (responder, broker) = (cx.answers.later(request.id()), cx.broker.clone());
+    tokio::spawn(async move {
+        broker.name_servers_told().await;
+        match handled {
+            Ok(answer) => responder.respond(answer),
+            Err(refusal) => responder.refuse(refusal.code, &refusal.remark),
+        }
+    });
 }
 
-fn register(broker: &Arc<Broker>, connection: &Connection, request: &Command) -> Handled {
+fn register(
+    broker: &Arc<Broker>,
+    connection: &Connection,
+    request: &Command,
+    made_topic: &mut bool,
+) -> Handled {
     if request.body.is_empty() {
         return Err(Refusal::error("the heartbeat has no body"));
     }
@@ -47,6 +65,7 @@ fn register(broker: &Arc<Broker>, connection: &Connection, request: &Command) ->
                 0
             };
             let retry = name::retry_topic(group);
+            *made_topic |= !broker.topics.contains(&retry);
             broker.topic_or_create(
                 &retry,
                 settings.retry_queue_nums,

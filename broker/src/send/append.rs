@@ -85,6 +85,7 @@ pub async fn append_collected(
         peer: answers.connection().peer(),
         now_ms: broker.clock.now_ms(),
     };
+    let changes = broker.registration.changes();
     let mut plans = Vec::with_capacity(commands.len());
     for command in &commands {
         match planner.plan(command, &mut scratch) {
@@ -101,6 +102,10 @@ pub async fn append_collected(
     let stats = &broker.stats;
     stats.store.put_took(messages.len() as u64, begun.elapsed());
     drop(messages);
+    if broker.registration.changes() != changes {
+        // Who sent the first message of a topic finds the topic in the next route.
+        broker.name_servers_told().await;
+    }
     count(broker, &mut collected.counted, &plans, &outcomes);
 
     let waits_for_disk = config.store.flush_disk_type == FlushDiskType::SyncFlush;

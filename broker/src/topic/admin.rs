@@ -79,7 +79,7 @@ pub fn update_and_create(broker: &Arc<Broker>, request: &Command) -> Handled {
         }
     );
     broker.registration.changed();
-    broker.registration.wait_told();
+    tokio::runtime::Handle::current().block_on(broker.name_servers_told());
     Ok(success_default_remark(request))
 }
 
