@@ -28,6 +28,8 @@ pub struct Session {
     pub ends: transaction::Ends,
     /// What this connection's pulls count to.
     pub gets: stats::GetCache,
+    /// Where the time of its sends goes.
+    pub timer: stats::ReadTimer,
     /// Came by the VIP port, which serves no pulls.
     pub vip: bool,
 }
@@ -49,11 +51,16 @@ impl Service for BrokerService {
 
     fn open(&self, connection: &Connection) -> Session {
         Session {
-            sends: send::Collected::default(),
+            sends: send::Collected::new(self.broker.store.clone()),
             ends: transaction::Ends::default(),
             gets: stats::GetCache::default(),
+            timer: stats::ReadTimer::default(),
             vip: connection.listener() == VIP_LISTENER,
         }
+    }
+
+    fn begin_of_read(&self, session: &mut Session) {
+        session.timer.begin();
     }
 
     fn request(&self, session: &mut Session, command: Command, answers: &mut Answers<'_>) {
@@ -72,11 +79,17 @@ impl Service for BrokerService {
 
     async fn end_of_read(&self, session: &mut Session, answers: &mut Answers<'_>) {
         if !session.sends.is_empty() {
-            send::append_collected(&self.broker, &mut session.sends, answers).await;
+            let Session { sends, timer, .. } = session;
+            send::append_collected(&self.broker, sends, timer, answers).await;
         }
         if !session.ends.is_empty() {
             transaction::end_collected(&self.broker, &mut session.ends, answers);
         }
+    }
+
+    fn answers_written(&self, session: &mut Session) {
+        session.timer.written(&self.broker.stats.send);
+        session.sends.tell_followers();
     }
 
     fn closed(&self, _session: Session, connection: &Connection, _reason: &CloseReason) {
@@ -119,8 +132,8 @@ fn dispatch(cx: &mut RequestContext<'_, '_>, command: Command) {
         }
         request::GET_ALL_PRODUCER_INFO => cx.slow(command, client_registry::all_producers),
         request::QUERY_TOPIC_CONSUME_BY_WHO => cx.slow(command, client_registry::topic_consumed_by),
-        request::LOCK_BATCH_MQ => cx.slow(command, queue_lock::lock),
-        request::UNLOCK_BATCH_MQ => cx.slow(command, queue_lock::unlock),
+        request::LOCK_BATCH_MQ => queue_lock::lock(cx, &command),
+        request::UNLOCK_BATCH_MQ => queue_lock::unlock(cx, &command),
         request::CONSUMER_SEND_MSG_BACK => cx.slow(command, send::send_back),
         request::UPDATE_AND_CREATE_TOPIC => cx.slow(command, topic::update_and_create),
         request::DELETE_TOPIC_IN_BROKER => cx.slow(command, topic::delete),

@@ -260,12 +260,36 @@ impl fmt::Debug for ExtFields {
 #[derive(Default)]
 struct Arena(String);
 
-/// Buffers a thread keeps, and their largest size: at most 256 KiB a thread.
-const SPARE_BUFFERS: usize = 8;
+/// Buffers a thread keeps: as many as a read holds commands, most of the time. Their largest size, and that of all.
+const SPARE_BUFFERS: usize = 512;
 const SPARE_BUFFER_LEN: usize = 32 * 1024;
+const SPARE_BYTES: usize = 256 * 1024;
+
+/// What a thread keeps.
+struct Spare {
+    buffers: Vec<String>,
+    bytes: usize,
+}
+
+impl Spare {
+    fn take(&mut self) -> Option<String> {
+        let text = self.buffers.pop()?;
+        self.bytes -= text.capacity();
+        Some(text)
+    }
+
+    fn give(&mut self, mut text: String) {
+        let bytes = self.bytes + text.capacity();
+        if self.buffers.len() < SPARE_BUFFERS && bytes <= SPARE_BYTES {
+            text.clear();
+            self.bytes = bytes;
+            self.buffers.push(text);
+        }
+    }
+}
 
 thread_local! {
-    static SPARE: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
+    static SPARE: RefCell<Spare> = const { RefCell::new(Spare { buffers: Vec::new(), bytes: 0 }) };
 }
 
 impl Arena {
@@ -275,7 +299,7 @@ impl Arena {
 
     fn text_mut(&mut self) -> &mut String {
         if self.0.capacity() == 0 {
-            let spare = SPARE.try_with(|spare| spare.borrow_mut().pop());
+            let spare = SPARE.try_with(|spare| spare.borrow_mut().take());
             self.0 = spare.ok().flatten().unwrap_or_default();
         }
         &mut self.0
@@ -297,15 +321,9 @@ impl Drop for Arena {
         if self.0.capacity() == 0 || self.0.capacity() > SPARE_BUFFER_LEN {
             return;
         }
-        let mut text = std::mem::take(&mut self.0);
-        text.clear();
+        let text = std::mem::take(&mut self.0);
         // Fails while the thread ends: then the buffer is simply freed.
-        let _ = SPARE.try_with(|spare| {
-            let mut spare = spare.borrow_mut();
-            if spare.len() < SPARE_BUFFERS {
-                spare.push(text);
-            }
-        });
+        let _ = SPARE.try_with(|spare| spare.borrow_mut().give(text));
     }
 }
 

@@ -17,6 +17,9 @@ pub trait Service: Send + Sync + 'static {
     /// A connection is ready for frames.
     fn open(&self, connection: &Connection) -> Self::Session;
 
+    /// The whole frames of one read are about to be handed over.
+    fn begin_of_read(&self, _session: &mut Self::Session) {}
+
     /// One request. Must not block. It is answered through `answers`: now, in [`end_of_read`](Self::end_of_read),
     /// or later through [`Answers::later`] or [`Answers::deferred`].
     ///
@@ -33,6 +36,11 @@ pub trait Service: Send + Sync + 'static {
     ) -> impl Future<Output = ()> + Send {
         std::future::ready(())
     }
+
+    /// The answers of a read have been offered to the socket: the place for what the peer need not wait for, such as
+    /// waking threads. Called more often than there are reads; not called when writing fails or the service panics, so
+    /// what must not be left undone is to be done in [`closed`](Self::closed) too, or when the session is dropped.
+    fn answers_written(&self, _session: &mut Self::Session) {}
 
     /// The connection has ended; nothing can be sent on it any more.
     fn closed(&self, _session: Self::Session, _connection: &Connection, _reason: &CloseReason) {}

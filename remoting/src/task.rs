@@ -103,19 +103,23 @@ impl<S: Service> Task<S> {
 
     async fn serve(&mut self, session: &mut S::Session) -> CloseReason {
         loop {
-            if let Err(reason) = poll_fn(|cx| self.io.poll(&self.connection, cx)).await {
+            let mut written = || self.service.answers_written(session);
+            let polled = poll_fn(|cx| self.io.poll(&self.connection, cx, &mut written));
+            if let Err(reason) = polled.await {
                 return reason;
             }
             loop {
+                self.service.begin_of_read(session);
                 let handed = self.hand_over(session);
                 let mut answers = Answers::new(&mut self.io.writing, &self.connection);
                 self.service.end_of_read(session, &mut answers).await;
                 match handed {
                     Handed::All => break,
                     Handed::Paused => {
-                        if let Err(reason) =
-                            poll_fn(|cx| self.io.poll_written(&self.connection, cx)).await
-                        {
+                        let mut written = || self.service.answers_written(session);
+                        let polled =
+                            poll_fn(|cx| self.io.poll_written(&self.connection, cx, &mut written));
+                        if let Err(reason) = polled.await {
                             return reason;
                         }
                     }
@@ -124,6 +128,14 @@ impl<S: Service> Task<S> {
             }
             if self.io.bytes_in_a_row >= BYTES_IN_A_ROW {
                 self.io.bytes_in_a_row = 0;
+                // The others' turn may be long: what is answered leaves before.
+                let offered =
+                    poll_fn(|cx| Poll::Ready(self.io.poll_write(&self.connection, cx))).await;
+                self.io.account(&self.connection);
+                if let Poll::Ready(Err(error)) = offered {
+                    return failed(error);
+                }
+                self.service.answers_written(session);
                 tokio::task::yield_now().await;
             }
         }
@@ -201,11 +213,12 @@ fn busy(request: &Command, limit: usize, answers: &mut Answers<'_>) {
 }
 
 impl Io {
-    /// Writes what there is and waits until something has been read.
+    /// Writes what there is and waits until something has been read. `written` is called whenever writing was tried.
     fn poll(
         &mut self,
         connection: &Connection,
         cx: &mut Context<'_>,
+        written: &mut impl FnMut(),
     ) -> Poll<Result<(), CloseReason>> {
         let shared = &connection.shared;
         shared.waker.register(cx.waker());
@@ -225,6 +238,7 @@ impl Io {
             if let Poll::Ready(Err(error)) = self.poll_write(connection, cx) {
                 return Poll::Ready(Err(failed(error)));
             }
+            written();
             self.account(connection);
             if shared.draining.load(Ordering::Acquire) && self.is_done(connection) {
                 return Poll::Ready(Err(CloseReason::Shutdown));
@@ -255,11 +269,12 @@ impl Io {
         self.gathered
     }
 
-    /// Waits until most of what waits to be written is.
+    /// Waits until most of what waits to be written is. `written` as for [`Io::poll`].
     fn poll_written(
         &mut self,
         connection: &Connection,
         cx: &mut Context<'_>,
+        written: &mut impl FnMut(),
     ) -> Poll<Result<(), CloseReason>> {
         let shared = &connection.shared;
         shared.waker.register(cx.waker());
@@ -267,9 +282,10 @@ impl Io {
             return Poll::Ready(Err(closed(connection)));
         }
         self.poll_due(connection, cx)?;
-        let written = self.poll_write(connection, cx);
+        let wrote = self.poll_write(connection, cx);
+        written();
         self.account(connection);
-        match written {
+        match wrote {
             Poll::Ready(Err(error)) => Poll::Ready(Err(failed(error))),
             Poll::Ready(Ok(())) => Poll::Ready(Ok(())),
             Poll::Pending if self.writing.len() < connection.limits().pause_bytes / 2 => {

@@ -2,13 +2,14 @@
 
 mod common;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::BytesMut;
 use common::*;
 use minimq_protocol::SerializeType::{Json, Rocketmq};
 use minimq_protocol::{Command, code::response};
-use minimq_remoting::{Limits, ServerConfig};
+use minimq_remoting::{Answers, Connection, Limits, Server, ServerConfig, Service};
 
 /// wire-03
 #[tokio::test]
@@ -413,4 +414,42 @@ async fn shutting_down_cuts_off_what_does_not_finish_in_time() {
     assert!(raw.next().await.is_none());
     // Answering afterwards does no harm.
     probe.held.lock().pop().unwrap().refuse(1, "too late");
+}
+
+/// Answers, and then does not go on until its peer has the answer.
+struct GoesOnLater(parking_lot::Mutex<std::sync::mpsc::Receiver<()>>);
+
+impl Service for GoesOnLater {
+    type Session = bool;
+
+    fn open(&self, _: &Connection) -> bool {
+        false
+    }
+
+    fn request(&self, owed: &mut bool, request: Command, answers: &mut Answers<'_>) {
+        *owed = true;
+        answers.refuse(request.id(), response::SYSTEM_BUSY, "later");
+    }
+
+    fn answers_written(&self, owed: &mut bool) {
+        if std::mem::take(owed) {
+            let answered = self.0.lock();
+            let wait = || answered.recv_timeout(Duration::from_secs(20));
+            tokio::task::block_in_place(wait).expect("the answer left before this was called");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn answers_leave_before_the_service_does_what_can_wait_for_them() {
+    let (answered, is_answered) = std::sync::mpsc::channel();
+    let service = Arc::new(GoesOnLater(parking_lot::Mutex::new(is_answered)));
+    let server = Server::bind(ServerConfig::new("127.0.0.1:0".parse().unwrap()), service)
+        .unwrap()
+        .spawn();
+    let mut raw = Raw::connect(server.local_addr()).await;
+    for opaque in 0..100 {
+        raw.call(&request(ECHO, opaque, b"")).await;
+        answered.send(()).unwrap();
+    }
 }

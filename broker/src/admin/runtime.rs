@@ -152,8 +152,11 @@ impl Table {
         }
     }
 
-    /// Beyond 4.9.8: what each stage of the store did and how long it took, `store.` and the counter's name.
+    /// Beyond 4.9.8: what each stage of a send and of the store did and how long it took.
     fn stages(&mut self, broker: &Broker) {
+        for (name, value) in broker.stats.send.snapshot() {
+            self.put(format!("send.{name}"), value);
+        }
         for (name, value) in broker.store.log_store().counters().snapshot() {
             self.put(format!("store.{name}"), value);
         }

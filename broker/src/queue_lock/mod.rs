@@ -2,14 +2,13 @@
 //! for 60 s may be taken over.
 
 use std::collections::HashMap;
-use std::sync::Arc;
 
 use minimq_protocol::Command;
 use minimq_protocol::body::{LockBatchBody, LockBatchResponseBody, MessageQueue};
 use parking_lot::Mutex;
 
 use crate::broker::Broker;
-use crate::request::{Handled, Refusal, success};
+use crate::request::{Handled, Refusal, RequestContext, success};
 
 /// Life of a lock that is not refreshed, ms.
 const LIFE_MS: i64 = 60_000;
@@ -123,8 +122,19 @@ fn read_body(request: &Command) -> Result<LockBatchBody, Refusal> {
     Ok(body)
 }
 
-/// Code 41.
-pub fn lock(broker: &Arc<Broker>, request: &Command) -> Handled {
+/// Code 41. Like 42 it touches nothing but memory and is done at once: on one connection in the order sent.
+pub fn lock(cx: &mut RequestContext<'_, '_>, request: &Command) {
+    let handled = locked(cx.broker, request);
+    cx.reply(request.id(), handled);
+}
+
+/// Code 42.
+pub fn unlock(cx: &mut RequestContext<'_, '_>, request: &Command) {
+    let handled = unlocked(cx.broker, request);
+    cx.reply(request.id(), handled);
+}
+
+fn locked(broker: &Broker, request: &Command) -> Handled {
     let body = read_body(request)?;
     let now_ms = broker.clock.now_ms();
     let granted = broker
@@ -138,8 +148,7 @@ pub fn lock(broker: &Arc<Broker>, request: &Command) -> Handled {
     ))
 }
 
-/// Code 42.
-pub fn unlock(broker: &Arc<Broker>, request: &Command) -> Handled {
+fn unlocked(broker: &Broker, request: &Command) -> Handled {
     let body = read_body(request)?;
     broker
         .locks

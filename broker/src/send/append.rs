@@ -11,12 +11,13 @@ use minimq_protocol::{Command, RequestId};
 use minimq_remoting::{Answers, DeferredAnswers};
 use minimq_store::{
     AppendError, AppendMessage, AppendOutcome, AppendResult, Appended, FlushOutcome, RoomTicket,
+    Store,
 };
 
 use crate::broker::Broker;
 use crate::config::{BrokerConfig, BrokerRole, FlushDiskType};
 use crate::request::Refusal;
-use crate::stats::{PutCache, Stored as Counted};
+use crate::stats::{PutCache, ReadTimer, Stored as Counted};
 
 use super::plan::{Plan, Planner};
 
@@ -24,18 +25,70 @@ use super::plan::{Plan, Planner};
 const ROOM_WAIT: Duration = Duration::from_secs(5);
 
 /// Sends of one read, and buffers used again for the next.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Collected {
     commands: Vec<Command>,
+    /// Empty between reads, as are `messages`: kept for their memory.
+    plans: Vec<Plan<'static>>,
+    messages: Vec<AppendMessage<'static>>,
     scratch: Vec<u8>,
     outcomes: Vec<AppendOutcome>,
     counted: PutCache,
+    untold: Untold,
+}
+
+/// Messages whose dispatch waits until their answers are written: waking a thread takes as long as answering. Dropped,
+/// it wakes: a connection that ends between storing and answering leaves nothing undispatched.
+#[derive(Debug)]
+struct Untold {
+    store: Arc<Store>,
+    any: bool,
+}
+
+impl Untold {
+    fn tell(&mut self) {
+        if std::mem::take(&mut self.any) {
+            self.store.log_store().tell_followers();
+        }
+    }
+}
+
+impl Drop for Untold {
+    fn drop(&mut self) {
+        self.tell();
+    }
 }
 
 /// Buffers larger than this are not kept.
 const KEPT_SCRATCH: usize = 256 * 1024;
+/// Lists with room for more messages are not kept.
+const KEPT_MESSAGES: usize = 1024;
+
+/// The list's memory for items that borrow from something else: nothing is copied, and nothing allocated.
+fn emptied<A, B>(mut list: Vec<A>) -> Vec<B> {
+    list.clear();
+    list.into_iter().filter_map(|_| None).collect()
+}
 
 impl Collected {
+    /// Nothing yet.
+    pub fn new(store: Arc<Store>) -> Self {
+        Self {
+            commands: Vec::new(),
+            plans: Vec::new(),
+            messages: Vec::new(),
+            scratch: Vec::new(),
+            outcomes: Vec::new(),
+            counted: PutCache::default(),
+            untold: Untold { store, any: false },
+        }
+    }
+
+    /// What was stored is dispatched now, if it was not yet.
+    pub fn tell_followers(&mut self) {
+        self.untold.tell();
+    }
+
     /// Keeps a send for the end of the read.
     pub fn push(&mut self, command: Command) {
         self.commands.push(command);
@@ -66,6 +119,7 @@ enum MessageIds {
 pub async fn append_collected(
     broker: &Arc<Broker>,
     collected: &mut Collected,
+    timer: &mut ReadTimer,
     answers: &mut Answers<'_>,
 ) {
     let mut commands = std::mem::take(&mut collected.commands);
@@ -86,23 +140,31 @@ pub async fn append_collected(
         now_ms: broker.clock.now_ms(),
     };
     let changes = broker.registration.changes();
-    let mut plans = Vec::with_capacity(commands.len());
+    let mut plans = emptied(std::mem::take(&mut collected.plans));
     for command in &commands {
         match planner.plan(command, &mut scratch) {
             Ok(plan) => plans.push(plan),
             Err(refusal) => replying.refuse(answers, command.id(), &refusal),
         }
     }
-    let mut messages = Vec::with_capacity(plans.iter().map(|plan| plan.count).sum());
+    let mut messages = emptied(std::mem::take(&mut collected.messages));
     for plan in &plans {
         planner.messages(plan, &scratch, &mut messages);
     }
+    timer.messages(messages.len());
+    timer.stage();
     let begun = Instant::now();
+    collected.untold.any = true;
     append_all(broker, &messages, &mut outcomes).await;
     let stats = &broker.stats;
     stats.store.put_took(messages.len() as u64, begun.elapsed());
-    drop(messages);
+    timer.stage();
+    if messages.capacity() <= KEPT_MESSAGES {
+        collected.messages = emptied(messages);
+    }
     if broker.registration.changes() != changes {
+        timer.give_up();
+        collected.untold.tell();
         // Who sent the first message of a topic finds the topic in the next route.
         broker.name_servers_told().await;
     }
@@ -144,15 +206,22 @@ pub async fn append_collected(
     if let Some(waiting) = waiting {
         waiting.for_disk(broker);
     }
-    drop(plans);
+    if plans.capacity() <= KEPT_MESSAGES {
+        collected.plans = emptied(plans);
+    }
     commands.clear();
     outcomes.clear();
     scratch.clear();
-    collected.commands = commands;
-    collected.outcomes = outcomes;
+    if commands.capacity() <= KEPT_MESSAGES {
+        collected.commands = commands;
+    }
+    if outcomes.capacity() <= KEPT_MESSAGES {
+        collected.outcomes = outcomes;
+    }
     if scratch.capacity() <= KEPT_SCRATCH {
         collected.scratch = scratch;
     }
+    timer.stage();
 }
 
 /// Counts what was stored: sends one after the other to the same queue together.
@@ -203,7 +272,8 @@ async fn append_all(
         if rest.is_empty() {
             return;
         }
-        let Appended::Waiting(ticket) = broker.store.append(rest, outcomes) else {
+        let Appended::Waiting(ticket) = broker.store.log_store().append_untold(rest, outcomes)
+        else {
             return;
         };
         if tokio::time::timeout(ROOM_WAIT, room(broker, ticket))

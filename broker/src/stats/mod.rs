@@ -7,6 +7,7 @@
 mod cache;
 mod item;
 mod requests;
+mod stages;
 mod store_figures;
 
 use std::collections::HashMap;
@@ -25,6 +26,7 @@ use crate::broker::Broker;
 pub use cache::{GetCache, GetItems, PutCache, Stored};
 pub use item::{Item, Period};
 pub use requests::view;
+pub use stages::{ReadTimer, SendStages};
 pub use store_figures::{Rate, StoreFigures, Totals};
 
 /// Group under whose name delayed messages are taken.
@@ -109,6 +111,8 @@ pub struct Stats {
     beyond: Arc<Item>,
     /// Rates and times of the store.
     pub store: StoreFigures,
+    /// Where the time of sends goes.
+    pub send: SendStages,
 }
 
 impl Stats {
@@ -123,6 +127,7 @@ impl Stats {
             delay: Vec::new(),
             beyond: Arc::default(),
             store: StoreFigures::new(now_ms),
+            send: SendStages::default(),
         };
         stats.broker_put = stats.item(Kind::BrokerPutNums, cluster);
         stats.broker_get = stats.item(Kind::BrokerGetNums, cluster);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 
 use crate::append::message::{AppendMessage, AppendOutcome};
-use crate::append::{Appended, Appender, ReplicaAppended};
+use crate::append::{Appended, Appender, ReplicaAppended, Tell};
 use crate::checkpoint::Checkpoint;
 use crate::clock::StoreClock;
 use crate::commit_log::CommitLog;
@@ -219,7 +219,23 @@ impl LogStore {
         messages: &[AppendMessage<'_>],
         outcomes: &mut Vec<AppendOutcome>,
     ) -> Appended {
-        self.appender.append(messages, outcomes)
+        self.appender.append(messages, outcomes, Tell::Now)
+    }
+
+    /// As [`LogStore::append`], without a system call to wake those that follow the log: the caller must call
+    /// [`LogStore::tell_followers`] soon, whatever happens. What is there with [`Appended::Waiting`] they were told of.
+    pub fn append_untold(
+        &self,
+        messages: &[AppendMessage<'_>],
+        outcomes: &mut Vec<AppendOutcome>,
+    ) -> Appended {
+        self.appender.append(messages, outcomes, Tell::Caller)
+    }
+
+    /// Wakes who follows the log (dispatch, flush) after [`LogStore::append_untold`]. Costs next to nothing if they are
+    /// awake.
+    pub fn tell_followers(&self) {
+        self.log.appended();
     }
 
     /// As [`LogStore::append`], waiting on this thread where there is no room, for as long as the next file may take.

@@ -110,3 +110,26 @@ async fn a_queue_lock_has_one_owner_a_group() {
         assert_ne!(answer.code, response::SUCCESS);
     }
 }
+
+/// Requests of one connection take effect in the order they were written, without waiting for each other's answers.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn a_lock_and_its_release_keep_their_order() {
+    let broker = TestBroker::start().await;
+    let mut owner = broker.connect().await;
+    let mut next = broker.connect().await;
+    for round in 0..200 {
+        let lock = owner
+            .write(&queues(request::LOCK_BATCH_MQ, "c1", "G"))
+            .await;
+        let unlock = owner
+            .write(&queues(request::UNLOCK_BATCH_MQ, "c1", "G"))
+            .await;
+        ok(&owner.answer(lock).await);
+        ok(&owner.answer(unlock).await);
+        assert_eq!(broker.state().locks.snapshot(), [], "round {round}");
+        assert_eq!(locked(&mut next, "c2", "G").await, 2, "round {round}");
+        ok(&next
+            .call(&queues(request::UNLOCK_BATCH_MQ, "c2", "G"))
+            .await);
+    }
+}

@@ -186,6 +186,30 @@ async fn one_way_sends_are_stored_without_an_answer() {
     assert_eq!(number(&answer, "queueOffset"), 10);
 }
 
+/// Messages are dispatched after their answers were written, and also when there is nobody left to answer.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_stored_is_dispatched_though_its_sender_has_gone() {
+    let broker = TestBroker::start().await;
+    let mut wire = broker.connect().await;
+    ok(&wire.create_topic("T", 1, 1, 6).await);
+    for _ in 0..100 {
+        let mut gone = broker.connect().await;
+        // Closing with answers unread resets the connection.
+        gone.write(&Send::new("T", 0, b"m").command()).await;
+        gone.write(&Send::new("T", 0, b"m").command()).await;
+        drop(gone);
+    }
+    let state = broker.state();
+    until("all connections are gone", || {
+        broker.connections() == 1 && state.store.dispatch_behind_bytes() == 0
+    })
+    .await;
+    let stored = state.store.log_store().next_queue_offset("T", 0).get();
+    assert!(stored > 0);
+    let readable = state.store.reader().max_offset("T", 0).get();
+    assert_eq!(readable, stored);
+}
+
 /// A message given back comes again in the retry topic, and at last among the dead letters.
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_given_back_come_again_and_then_go_to_the_dead_letters() {

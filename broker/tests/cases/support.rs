@@ -82,6 +82,11 @@ impl TestBroker {
         &self.running.as_ref().unwrap().broker
     }
 
+    /// How many connections are open.
+    pub fn connections(&self) -> usize {
+        self.running.as_ref().unwrap().server().connection_count()
+    }
+
     pub async fn connect(&self) -> Wire {
         Wire::connect(self.addr()).await
     }

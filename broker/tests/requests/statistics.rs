@@ -161,3 +161,24 @@ async fn runtime_information_has_every_key_that_tools_read() {
     }
     broker.stop().await;
 }
+
+/// One read in 32 of a connection is timed; each of these holds one send.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn runtime_information_tells_where_the_time_of_sends_goes() {
+    let broker = Harness::start(&[]).await;
+    broker.create_topic("T", 1).await;
+    for _ in 0..100 {
+        broker.send("T", &[], "x").await;
+    }
+    let answer = broker
+        .call(Command::request(request::GET_BROKER_RUNTIME_INFO))
+        .await;
+    let table = KvTable::from_json(&answer.body).unwrap().table;
+    let figure = |key: &str| table[&format!("send.{key}")].parse::<u64>().unwrap();
+    assert_eq!((figure("timed_reads"), figure("timed_messages")), (3, 3));
+    for stage in ["parse_nanos", "append_nanos", "answer_nanos", "write_nanos"] {
+        // Of a send, less than its answer took.
+        assert!((1..60_000_000_000).contains(&figure(stage)), "{stage}");
+    }
+    broker.stop().await;
+}

@@ -49,6 +49,15 @@ pub enum Appended {
     Waiting(RoomTicket),
 }
 
+/// Who tells those that follow the log that it grew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tell {
+    /// The append.
+    Now,
+    /// Its caller, soon.
+    Caller,
+}
+
 /// The writing end of the log.
 #[derive(Debug)]
 pub(crate) struct Appender {
@@ -129,6 +138,7 @@ impl Appender {
         &self,
         messages: &[AppendMessage<'_>],
         outcomes: &mut Vec<AppendOutcome>,
+        tell: Tell,
     ) -> Appended {
         let mut scratch = SCRATCH.with(RefCell::take);
         let limits = Limits {
@@ -137,7 +147,7 @@ impl Appender {
         };
         scratch.clear();
         scratch.extend(messages.iter().map(|message| message.prepare(limits)));
-        let appended = self.append_prepared(messages, &mut scratch, outcomes);
+        let appended = self.append_prepared(messages, &mut scratch, outcomes, tell);
         scratch.clear();
         SCRATCH.with(|place| place.replace(scratch));
         appended
@@ -148,6 +158,7 @@ impl Appender {
         messages: &[AppendMessage<'_>],
         prepared: &mut [Prepared],
         outcomes: &mut Vec<AppendOutcome>,
+        tell: Tell,
     ) -> Appended {
         let (mut messages, mut prepared) = (messages, prepared);
         while !messages.is_empty() {
@@ -161,6 +172,10 @@ impl Appender {
                 Hold::Done(done) => (done, true),
                 Hold::NoRoom(done) => (done, false),
             };
+            // Whoever waits for room does not keep what is stored from its readers meanwhile.
+            if done > 0 && (tell == Tell::Now || !room) {
+                self.log.appended();
+            }
             messages = messages.get(done..).unwrap_or_default();
             prepared = prepared.get_mut(done..).unwrap_or_default();
             if !room {
@@ -233,7 +248,6 @@ impl Appender {
         }
         if stored > 0 {
             self.ahead.consumed(self.log.max_offset().get());
-            self.log.appended();
         }
         if room {
             Hold::Done(done)
