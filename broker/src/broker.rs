@@ -222,8 +222,9 @@ impl Broker {
             broker.make_transaction_topics();
         }
         let server = listeners.serve(&broker, &keys)?;
+        broker.registration.changed();
         broker.start_tasks();
-        broker.register_at_start().await;
+        broker.registered_at_start().await;
         Ok(Running {
             _ends: EndsTasks(broker.clone()),
             broker,

@@ -76,16 +76,23 @@ impl Broker {
         }
     }
 
-    /// Registers once and warns of what nobody answers.
-    pub(crate) async fn register_at_start(self: &Arc<Self>) {
+    /// Waits until the name servers were told for the first time, for a hanging one not for long. Whoever asks them then
+    /// finds this broker.
+    pub(crate) async fn registered_at_start(self: &Arc<Self>) {
         if self.name_servers().is_empty() {
             tracing::warn!(
                 "no name server is configured (namesrvAddr): clients cannot find this broker"
             );
             return;
         }
-        self.register().await;
-        self.check_advertised_address().await;
+        let broker = self.clone();
+        self.tasks.spawn(async move {
+            tokio::select! {
+                () = broker.stopping.cancelled() => {}
+                () = broker.check_advertised_address() => {}
+            }
+        });
+        self.name_servers_told().await;
     }
 
     /// An address that does not answer here will not answer clients either.
@@ -107,8 +114,9 @@ impl Broker {
         );
     }
 
-    /// The periodic task; ends when the broker stops.
+    /// The periodic task; ends when the broker stops. Being there is the first change.
     pub(crate) async fn keep_registered(self: Arc<Self>) {
+        let mut gather = Duration::ZERO;
         loop {
             let period = self
                 .config
@@ -129,7 +137,8 @@ impl Broker {
             }
             loop {
                 if changed {
-                    tokio::time::sleep(GATHER).await;
+                    tokio::time::sleep(gather).await;
+                    gather = GATHER;
                 }
                 // A change does not wait until a name server that hangs has been given up: all are told anew.
                 // What changes because the broker stops is not told: it takes itself off the list.

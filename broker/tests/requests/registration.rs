@@ -1,14 +1,16 @@
 //! What name servers are told of the broker: at its start, at once on a change, and when it goes. The VIP port.
 
 use std::net::TcpListener;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use minimq_protocol::Command;
-use minimq_protocol::body::RegisterBrokerBody;
+use minimq_protocol::body::{DataVersion, RegisterBrokerBody};
 use minimq_protocol::code::request;
 use minimq_protocol::header::{
-    RegisterBrokerRequest, RegisterFilterServerRequest, UnRegisterBrokerRequest,
+    QueryDataVersionRequest, RegisterBrokerRequest, RegisterFilterServerRequest,
+    UnRegisterBrokerRequest,
 };
 use minimq_remoting::{Answers, Connection, Server, ServerConfig, ServerHandle, Service};
 
@@ -16,7 +18,7 @@ use crate::support::{Harness, TIMEOUT, new_client, pull_request, send_request, u
 
 /// A name server that takes everything and remembers it.
 #[derive(Clone, Default)]
-struct NameServer(Arc<Mutex<Vec<Command>>>);
+struct NameServer(Arc<Mutex<Vec<Command>>>, Arc<AtomicBool>);
 
 impl Service for NameServer {
     type Session = ();
@@ -24,7 +26,14 @@ impl Service for NameServer {
     fn open(&self, _connection: &Connection) {}
 
     fn request(&self, _session: &mut (), request: Command, answers: &mut Answers<'_>) {
-        answers.answer(request.id(), Command::response_to(&request, 0));
+        let changed = self.1.load(Ordering::Relaxed);
+        let answer = match request.code {
+            request::QUERY_DATA_VERSION => {
+                Command::response_to(&request, 0).with_ext("changed", &changed.to_string())
+            }
+            _ => Command::response_to(&request, 0),
+        };
+        answers.answer(request.id(), answer);
         self.0.lock().unwrap().push(request);
     }
 }
@@ -35,6 +44,11 @@ impl NameServer {
         Server::bind(config, Arc::new(self.clone()))
             .unwrap()
             .spawn()
+    }
+
+    /// From now on it says that it does not know the broker as it is.
+    fn forget(&self) {
+        self.1.store(true, Ordering::Relaxed);
     }
 
     fn codes(&self) -> Vec<i32> {
@@ -80,8 +94,11 @@ async fn name_servers_hear_of_a_start_of_changes_and_of_the_end() {
     let broker = Harness::start(&[&list, "haListenPort=1"]).await;
     for server in &servers {
         let codes = server.codes();
-        assert!(!codes.is_empty(), "before it is ready");
-        assert!(codes.iter().all(|code| *code == request::REGISTER_BROKER));
+        assert_eq!(
+            codes,
+            [request::REGISTER_BROKER],
+            "once, before it is ready"
+        );
         let first = server.0.lock().unwrap()[0].clone();
         let header: RegisterBrokerRequest<'_> = first.header().unwrap();
         assert_eq!(
@@ -156,6 +173,66 @@ async fn name_servers_hear_of_a_start_of_changes_and_of_the_end() {
             "once"
         );
     }
+    for handle in handles {
+        handle.shutdown(Duration::ZERO).await;
+    }
+}
+
+/// A start does not wait for a name server that hangs as long as a registration may take.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_name_server_that_hangs_does_not_keep_the_broker_from_starting() {
+    let hangs = TcpListener::bind("127.0.0.1:0").unwrap();
+    let list = format!("namesrvAddr={}", hangs.local_addr().unwrap());
+    let settings = [list.as_str(), "registerBrokerTimeoutMills=600000"];
+    let started = tokio::time::timeout(TIMEOUT, Harness::start(&settings)).await;
+    let broker = started.expect("it starts all the same");
+    broker.create_topic("NEW", 1).await;
+    broker.stop().await;
+}
+
+/// With `forceRegister=false` the name servers are asked first, and told only if one does not know the topics as they
+/// are.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn name_servers_that_know_everything_are_not_told_again_unless_forced() {
+    let servers = [NameServer::default(), NameServer::default()];
+    let handles: Vec<ServerHandle> = servers.iter().map(NameServer::start).collect();
+    let list = format!(
+        "namesrvAddr={};{}",
+        handles[0].local_addr(),
+        handles[1].local_addr()
+    );
+    let period = "registerNameServerPeriod=10000";
+    let broker = Harness::start(&[&list, period, "forceRegister=false"]).await;
+    let counts = |code: i32| {
+        servers
+            .each_ref()
+            .map(|server| server.codes().iter().filter(|c| **c == code).count())
+    };
+    until("they are asked", async || {
+        counts(request::QUERY_DATA_VERSION) == [1, 1]
+    })
+    .await;
+    let query = servers[0].0.lock().unwrap().last().unwrap().clone();
+    let header: QueryDataVersionRequest<'_> = query.header().unwrap();
+    assert_eq!(
+        (header.broker_name, header.broker_addr, header.broker_id),
+        ("b0", &*broker.addr, 0)
+    );
+    let version = DataVersion::from_json(&query.body).unwrap();
+    assert_eq!(version, broker.broker.topics.version());
+    assert_eq!(counts(request::REGISTER_BROKER), [1, 1], "at the start");
+
+    servers[1].forget();
+    until("they are told", async || {
+        counts(request::REGISTER_BROKER) == [2, 2]
+    })
+    .await;
+    assert_eq!(counts(request::QUERY_DATA_VERSION), [2, 2]);
+    // A change is told unasked.
+    broker.create_topic("NEW", 1).await;
+    assert_eq!(counts(request::REGISTER_BROKER), [3, 3]);
+    assert_eq!(counts(request::QUERY_DATA_VERSION), [2, 2]);
+    broker.stop().await;
     for handle in handles {
         handle.shutdown(Duration::ZERO).await;
     }
