@@ -5,11 +5,14 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Parser;
+use minimq_common::clock::Clock;
 use minimq_common::config::{Config, Sources};
 use minimq_common::shutdown::Shutdown;
 use minimq_common::{limits, logging, ready};
+use minimq_protocol::delay_level::DelayLevels;
 use minimq_store::RecoveryProgress;
 
+use crate::access;
 use crate::broker::Broker;
 use crate::config::BrokerConfig;
 
@@ -78,6 +81,11 @@ fn load(options: &Options) -> Result<Config<BrokerConfig>, String> {
         minimq_common::names::parse_list(addresses)
             .map_err(|error| format!("namesrvAddr: {error}"))?;
     }
+    DelayLevels::parse(&keys.store.message_delay_level)
+        .map_err(|error| format!("messageDelayLevel: {error}"))?;
+    keys.store_config()
+        .check()
+        .map_err(|error| error.to_string())?;
     if keys.is_slave() && keys.broker.broker_id == 0 {
         return Err("brokerRole=SLAVE needs a brokerId above 0".to_owned());
     }
@@ -108,6 +116,8 @@ fn start(options: &Options) -> Result<(), String> {
         return Ok(());
     }
     if options.test {
+        access::open(&config.to_arc(), Clock::system())
+            .map_err(|error| format!("access control: {error}"))?;
         for warning in config.warnings() {
             eprintln!("{warning}");
         }
@@ -214,6 +224,11 @@ mod tests {
             ("brokerRole=SLAVE\n", &["brokerRole", "brokerId"]),
             ("brokerId=3\n", &["brokerId=3"]),
             ("deleteWhen=25\n", &["deleteWhen", "25"]),
+            ("messageDelayLevel=1s 5x\n", &["messageDelayLevel", "5x"]),
+            (
+                "mappedFileSizeCommitLog=100\n",
+                &["mappedFileSizeCommitLog", "100", "512"],
+            ),
         ] {
             let Err(error) = with_file(text, &[]) else {
                 panic!("{text}");
