@@ -5,28 +5,10 @@ mod support;
 use std::sync::Arc;
 use std::time::Duration;
 
-use minimq_client::{
-    Client, ClientTls, Credentials, Delivery, Filter, Message, PushConsumerBuilder, SerializeType,
-    StartFrom,
-};
+use minimq_client::{Client, ClientTls, Credentials, Delivery, Message, SerializeType};
 use parking_lot::Mutex;
+use support::applications::{reading, writing};
 use support::{Cluster, Seen, eventually};
-
-fn builder(client: &Client, group: &str, topic: &str) -> PushConsumerBuilder {
-    client
-        .push_consumer(group)
-        .subscribe(topic, Filter::all())
-        .start_from(StartFrom::Beginning)
-}
-
-/// A handler that writes down what it gets.
-fn writing(seen: &Seen) -> impl Fn(Delivery) -> std::future::Ready<()> + Send + Sync + 'static {
-    let seen = seen.clone();
-    move |message| {
-        seen.add(&message);
-        std::future::ready(())
-    }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn signed_requests_are_served_and_others_are_not() {
@@ -51,7 +33,7 @@ async fn signed_requests_are_served_and_others_are_not() {
         .await
         .unwrap();
     let seen = Seen::default();
-    let consumer = builder(&client, "signed-consumer", "signed")
+    let consumer = reading(&client, "signed-consumer", "signed")
         .run(writing(&seen))
         .await
         .unwrap();
@@ -91,7 +73,7 @@ async fn everything_goes_over_tls_and_in_both_header_encodings() {
         let topic = format!("secret-{group}");
         producer.send(Message::new(&topic, "hidden")).await.unwrap();
         let seen = Seen::default();
-        let consumer = builder(&client, group, &topic)
+        let consumer = reading(&client, group, &topic)
             .run(writing(&seen))
             .await
             .unwrap();
@@ -120,7 +102,7 @@ async fn namespaces_keep_applications_apart() {
         let seen = Seen::default();
         let topics: Arc<Mutex<Vec<String>>> = Arc::default();
         let (log, written) = (topics.clone(), seen.clone());
-        let consumer = builder(&client, "spaces-consumer", "spaces")
+        let consumer = reading(&client, "spaces-consumer", "spaces")
             .run(move |message: Delivery| {
                 log.lock().push(message.topic().to_owned());
                 written.add(&message);

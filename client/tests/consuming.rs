@@ -7,57 +7,24 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use minimq_client::{
-    Client, Delivery, Filter, Message, Outcome, Producer, PushConsumer, StartFrom,
-};
+use minimq_client::{Client, Delivery, Filter, Message, Outcome, PushConsumer, StartFrom};
 use parking_lot::Mutex;
+use support::applications::{counting, producer, reading, writing};
 use support::{Cluster, Seen, eventually};
-
-async fn producer(client: &Client) -> Producer {
-    client
-        .producer("test-producer")
-        .timeout(Duration::from_secs(20))
-        .build()
-        .await
-        .unwrap()
-}
-
-async fn counting(
-    client: &Client,
-    group: &str,
-    topic: &str,
-    filter: Filter,
-    seen: &Seen,
-) -> PushConsumer {
-    let seen = seen.clone();
-    client
-        .push_consumer(group)
-        .subscribe(topic, filter)
-        .start_from(StartFrom::Beginning)
-        .run(move |message| {
-            seen.add(&message);
-            async {}
-        })
-        .await
-        .unwrap()
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn ordered_consumption_keeps_order_through_failures() {
     let cluster = Cluster::start().await;
     cluster.topic("ordered", 4).await;
     let client = cluster.client().await;
-    let producer = producer(&client).await;
+    let producer = producer(&client, "test-producer").await;
     let order: Arc<Mutex<BTreeMap<i32, Vec<i64>>>> = Arc::default();
     let (log, running, failed) = (
         order.clone(),
         Arc::new(AtomicUsize::new(0)),
         Arc::new(AtomicUsize::new(0)),
     );
-    let consumer = client
-        .push_consumer("ordered-consumer")
-        .subscribe("ordered", Filter::all())
-        .start_from(StartFrom::Beginning);
+    let consumer = reading(&client, "ordered-consumer", "ordered");
     let consumer =
         consumer
             .suspend_for(Duration::from_millis(20))
@@ -106,13 +73,10 @@ async fn failed_messages_come_again_and_rejected_ones_do_not() {
     let cluster = Cluster::start().await;
     cluster.topic("retries", 2).await;
     let client = cluster.client().await;
-    let producer = producer(&client).await;
+    let producer = producer(&client, "test-producer").await;
     let attempts: Arc<Mutex<Vec<(String, i32, String)>>> = Arc::default();
     let log = attempts.clone();
-    let consumer = client
-        .push_consumer("retries-consumer")
-        .subscribe("retries", Filter::all())
-        .start_from(StartFrom::Beginning);
+    let consumer = reading(&client, "retries-consumer", "retries");
     let consumer = consumer.run(move |message: Delivery| {
         let log = log.clone();
         async move {
@@ -189,7 +153,7 @@ async fn three_consumers_share_all_queues_and_take_over() {
         counts == [2, 3, 3]
     })
     .await;
-    let producer = producer(&clients[0]).await;
+    let producer = producer(&clients[0], "test-producer").await;
     for n in 0..40 {
         producer
             .send(Message::new("shared", format!("first-{n}")))
@@ -225,7 +189,7 @@ async fn a_broker_that_restarts_under_traffic_loses_nothing() {
     let client = cluster.client().await;
     let seen = Seen::default();
     let consumer = counting(&client, "restart-consumer", "restart", Filter::all(), &seen).await;
-    let producer = producer(&client).await;
+    let producer = producer(&client, "test-producer").await;
     let stop = Arc::new(AtomicBool::new(false));
     let stopping = stop.clone();
     let sending = tokio::spawn(async move {
@@ -283,7 +247,7 @@ async fn filters_let_through_what_they_say() {
         wrong.is_err(),
         "an expression that does not parse fails the start"
     );
-    let producer = producer(&client).await;
+    let producer = producer(&client, "test-producer").await;
     for (tag, price) in [("a", 5), ("b", 20), ("c", 30)] {
         let message = Message::new("filtered", format!("{tag}-{price}"))
             .tag(tag)
@@ -305,21 +269,10 @@ async fn broadcast_reaches_everybody_and_goes_on_where_it_was() {
     let cluster = Cluster::start().await;
     cluster.topic("news", 2).await;
     let client = cluster.client().await;
-    let producer = producer(&client).await;
+    let producer = producer(&client, "test-producer").await;
     let consume = async |client: &Client, group: &'static str, seen: &Seen| {
-        let seen = seen.clone();
-        let builder = client
-            .push_consumer(group)
-            .subscribe("news", Filter::all())
-            .broadcast(true)
-            .start_from(StartFrom::Beginning);
-        builder
-            .run(move |message| {
-                seen.add(&message);
-                async {}
-            })
-            .await
-            .unwrap()
+        let builder = reading(client, group, "news").broadcast(true);
+        builder.run(writing(seen)).await.unwrap()
     };
     let (one, two) = (Seen::default(), Seen::default());
     let other = cluster.client().await;
@@ -347,7 +300,7 @@ async fn a_polled_consumer_commits_seeks_and_pauses() {
     let cluster = Cluster::start().await;
     cluster.topic("polled", 1).await;
     let client = cluster.client().await;
-    let producer = producer(&client).await;
+    let producer = producer(&client, "test-producer").await;
     for n in 0..10 {
         producer
             .send(Message::new("polled", format!("{n}")))
@@ -396,7 +349,7 @@ async fn a_stream_commits_only_what_was_acknowledged() {
     let cluster = Cluster::start().await;
     cluster.topic("stream", 1).await;
     let client = cluster.client().await;
-    let producer = producer(&client).await;
+    let producer = producer(&client, "test-producer").await;
     for n in 0..5 {
         producer
             .send(Message::new("stream", format!("{n}")))
@@ -433,7 +386,7 @@ async fn tools_see_and_move_a_running_consumer() {
     let client = cluster.client().await;
     let seen = Seen::default();
     let consumer = counting(&client, "tools-consumer", "tools", Filter::all(), &seen).await;
-    let producer = producer(&client).await;
+    let producer = producer(&client, "test-producer").await;
     for n in 0..6 {
         producer
             .send(Message::new("tools", format!("{n}")))

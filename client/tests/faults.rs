@@ -7,7 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use minimq_client::{Client, Delivery, Filter, Producer, PushConsumer, StartFrom};
+use minimq_client::{Client, Delivery, Producer, PushConsumer};
+use support::applications::reading;
 use support::invariants::{Invariants, one_owner_each};
 use support::proxy::{Fault, Proxy};
 use support::{Cluster, eventually};
@@ -48,10 +49,7 @@ async fn producer(client: &Client) -> Producer {
 
 async fn consumer(client: &Client, topic: &str, invariants: &Invariants) -> PushConsumer {
     let invariants = invariants.clone();
-    client
-        .push_consumer("faults-consumer")
-        .subscribe(topic, Filter::all())
-        .start_from(StartFrom::Beginning)
+    reading(client, "faults-consumer", topic)
         .run(move |message| {
             invariants.deliver(&message);
             async {}
@@ -280,10 +278,7 @@ async fn ordered_handlers_never_run_side_by_side_while_queues_change_hands() {
     );
     let run = async |client: &Client| {
         let invariants = invariants.clone();
-        client
-            .push_consumer("orderly-consumer")
-            .subscribe("orderly", Filter::all())
-            .start_from(StartFrom::Beginning)
+        reading(client, "orderly-consumer", "orderly")
             .run_ordered(move |message: Delivery| {
                 let invariants = invariants.clone();
                 async move {

@@ -10,27 +10,11 @@ use std::time::Duration;
 use minimq_client::hooks::{ConsumeHook, Consuming, HandlerEnd, SendHook, Sending, Sent};
 use minimq_client::rebalance::Allocation;
 use minimq_client::{
-    Client, CompressionType, Delivery, Error, Filter, Message, PushConsumerBuilder, StartFrom,
-    TransactionState,
+    Client, CompressionType, Delivery, Error, Message, StartFrom, TransactionState,
 };
 use parking_lot::Mutex;
+use support::applications::{reading, writing};
 use support::{Cluster, Seen, eventually};
-
-fn builder(client: &Client, group: &str, topic: &str) -> PushConsumerBuilder {
-    client
-        .push_consumer(group)
-        .subscribe(topic, Filter::all())
-        .start_from(StartFrom::Beginning)
-}
-
-/// A handler that writes down what it gets.
-fn writing(seen: &Seen) -> impl Fn(Delivery) -> std::future::Ready<()> + Send + Sync + 'static {
-    let seen = seen.clone();
-    move |message| {
-        seen.add(&message);
-        std::future::ready(())
-    }
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_broker_asks_the_checker_about_transactions_left_open() {
@@ -61,7 +45,7 @@ async fn the_broker_asks_the_checker_about_transactions_left_open() {
         .await
         .unwrap();
     let seen = Seen::default();
-    let consumer = builder(&client, "checked-consumer", "checked")
+    let consumer = reading(&client, "checked-consumer", "checked")
         .run(writing(&seen))
         .await
         .unwrap();
@@ -89,7 +73,7 @@ async fn a_request_gets_its_reply_or_ends_in_time() {
     cluster.topic("questions", 1).await;
     let client = cluster.client().await;
     let answering = client.producer("answers").build().await.unwrap();
-    let consumer = builder(&client, "questions-consumer", "questions");
+    let consumer = reading(&client, "questions-consumer", "questions");
     let consumer = consumer
         .run(move |question: Delivery| {
             let answering = answering.clone();
@@ -156,7 +140,7 @@ async fn hooks_see_and_forbid_and_traces_tell_of_everything() {
         .build()
         .await
         .unwrap();
-    let consumer = builder(&client, "hooked-consumer", "hooked")
+    let consumer = reading(&client, "hooked-consumer", "hooked")
         .hook(log.clone())
         .trace_to("traces")
         .run(|_| async {})
@@ -176,7 +160,7 @@ async fn hooks_see_and_forbid_and_traces_tell_of_everything() {
     let reader = cluster.client().await;
     let found: Arc<Mutex<Vec<Vec<String>>>> = Arc::default();
     let records = found.clone();
-    let reading = builder(&reader, "traces-consumer", "traces")
+    let reading = reading(&reader, "traces-consumer", "traces")
         .run(move |message: Delivery| {
             let text = String::from_utf8(message.body().to_vec()).unwrap();
             assert!(message.keys().any(|key| key == "key"));
@@ -219,7 +203,7 @@ async fn every_compression_is_read_by_every_consumer() {
     cluster.topic("small", 1).await;
     let client = cluster.client().await;
     let seen = Seen::default();
-    let consumer = builder(&client, "small-consumer", "small")
+    let consumer = reading(&client, "small-consumer", "small")
         .run(writing(&seen))
         .await
         .unwrap();
@@ -253,7 +237,7 @@ async fn a_handler_that_takes_too_long_is_stopped_and_its_message_comes_again() 
     let client = cluster.client().await;
     let attempts: Arc<Mutex<Vec<i32>>> = Arc::default();
     let log = attempts.clone();
-    let consumer = builder(&client, "slow-consumer", "slow")
+    let consumer = reading(&client, "slow-consumer", "slow")
         .handler_timeout(Duration::from_millis(200))
         .run(move |message: Delivery| {
             log.lock().push(message.attempts());
@@ -283,7 +267,7 @@ async fn batches_of_a_handler_end_one_by_one() {
     let seen = Seen::default();
     let (written, sizes) = (seen.clone(), Arc::new(Mutex::new(Vec::new())));
     let log = sizes.clone();
-    let consumer = builder(&client, "many-consumer", "many")
+    let consumer = reading(&client, "many-consumer", "many")
         .run_batched(4, move |batch: Vec<Delivery>| {
             let first = batch.iter().all(|message| message.attempts() == 0);
             if first {
@@ -330,7 +314,7 @@ async fn a_group_begins_where_it_is_told() {
     };
     producer.send(Message::new("begin", "new")).await.unwrap();
     let seen = Seen::default();
-    let consumer = builder(&client, "begin-consumer", "begin")
+    let consumer = reading(&client, "begin-consumer", "begin")
         .start_from(StartFrom::Time(between))
         .run(writing(&seen))
         .await
@@ -339,7 +323,7 @@ async fn a_group_begins_where_it_is_told() {
     consumer.shutdown().await;
     // A young queue is read from its first message on by every group (the broker says so); that group goes on where it was.
     let again = Seen::default();
-    let consumer = builder(&client, "begin-consumer", "begin")
+    let consumer = reading(&client, "begin-consumer", "begin")
         .run(writing(&again))
         .await
         .unwrap();
@@ -355,7 +339,7 @@ async fn a_suspended_consumer_rests_and_goes_on() {
     cluster.topic("rest", 1).await;
     let client = cluster.client().await;
     let seen = Seen::default();
-    let consumer = builder(&client, "rest-consumer", "rest")
+    let consumer = reading(&client, "rest-consumer", "rest")
         .pull_hold(Duration::from_millis(200))
         .run(writing(&seen))
         .await
@@ -408,7 +392,7 @@ async fn tools_see_the_state_and_run_the_handler() {
     cluster.topic("seen", 2).await;
     let client = cluster.client().await;
     let seen = Seen::default();
-    let consumer = builder(&client, "seen-consumer", "seen")
+    let consumer = reading(&client, "seen-consumer", "seen")
         .allocation(Allocation::AverageByCircle)
         .run(writing(&seen))
         .await
@@ -499,7 +483,7 @@ async fn full_queues_hold_pulls_back_and_nothing_sticks() {
     }
     let (gate, seen) = (Arc::new(tokio::sync::Semaphore::new(0)), Seen::default());
     let (waiting, written) = (gate.clone(), seen.clone());
-    let consumer = builder(&client, "full-consumer", "full")
+    let consumer = reading(&client, "full-consumer", "full")
         .max_held_messages(5)
         .max_held_bytes(1000)
         .max_span(8)

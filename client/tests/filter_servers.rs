@@ -5,7 +5,8 @@ mod support;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use minimq_client::{Client, Filter, Message, PushConsumer, StartFrom};
+use minimq_client::{Client, Filter, Message, PushConsumer};
+use support::applications::{reading, writing};
 use support::{Cluster, Seen, eventually};
 
 /// Keeps messages whose body has an even length.
@@ -27,17 +28,10 @@ async fn send(client: &Client, topic: &str, lengths: std::ops::Range<usize>) {
 }
 
 async fn consume(client: &Client, topic: &str, filter: Filter, seen: &Seen) -> PushConsumer {
-    let seen = seen.clone();
-    let builder = client
-        .push_consumer("filter-consumer")
+    reading(client, "filter-consumer", topic)
         .subscribe(topic, filter)
-        .start_from(StartFrom::Beginning)
-        .pull_hold(Duration::from_secs(2));
-    builder
-        .run(move |message| {
-            seen.add(&message);
-            async {}
-        })
+        .pull_hold(Duration::from_secs(2))
+        .run(writing(seen))
         .await
         .unwrap()
 }

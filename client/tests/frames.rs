@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use minimq_client::rebalance::Allocation;
-use minimq_client::{Client, Filter, Message, MessageQueue, SerializeType, StartFrom};
+use minimq_client::{Client, Filter, Message, MessageQueue, PushConsumer, SerializeType};
 use minimq_protocol::Command;
 use minimq_protocol::code::request;
 use minimq_protocol::properties::Properties;
+use support::applications::reading;
 use support::eventually;
 use support::fake::Fake;
 
@@ -97,77 +98,67 @@ fn assert_same_body(ours: &Command, client_id: &str, frame: &str, stock_id: &str
     assert!(ours.ext.is_empty(), "{:?}", ours.ext);
 }
 
-async fn client(fake: &Fake) -> Client {
-    let client = Client::builder()
-        .name_servers(fake.addr.to_string())
-        .header_encoding(SerializeType::Rocketmq)
-        .build()
+/// A consumer whose messages pass a filter server.
+async fn filtered(client: &Client, filter: Filter) -> PushConsumer {
+    reading(client, "CGfilter", "FilterF")
+        .subscribe("FilterF", filter)
+        .run(|_| async {})
         .await
-        .unwrap();
-    fake.member(client.client_id());
-    client
-}
-
-async fn first(fake: &Fake, what: &str, wanted: impl Fn(&Command) -> bool, code: i32) -> Command {
-    let find = || fake.requests(code).into_iter().find(&wanted);
-    eventually(what, async || find().is_some()).await;
-    find().unwrap()
+        .unwrap()
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_consumer_with_an_uploaded_filter() {
     let fake = Fake::start("broker-f").await;
-    let client = client(&fake).await;
+    let client = fake.client().await;
     let id = client.client_id().to_owned();
     let upload = "302-register-message-filter-class.rocketmq.request.java";
     let filter = Filter::wasm(golden(upload).1.body).named("gold.GoldFilter");
-    let consumer = client
-        .push_consumer("CGfilter")
-        .subscribe("FilterF", filter)
-        .start_from(StartFrom::Beginning)
-        .run(|_| async {})
-        .await
-        .unwrap();
-    let beat = first(&fake, "a heartbeat", |_| true, request::HEART_BEAT).await;
+    let consumer = filtered(&client, filter).await;
+    let beat = fake
+        .first("a heartbeat", request::HEART_BEAT, |_| true)
+        .await;
     assert_same_body(
         &beat,
         &id,
         "034-heart-beat.rocketmq.request.java.10",
         "127.0.0.1@24969#1343141359690",
     );
-    let uploaded = first(
-        &fake,
-        "an upload",
-        |_| true,
-        request::REGISTER_MESSAGE_FILTER_CLASS,
-    )
-    .await;
+    let uploaded = fake
+        .first("an upload", request::REGISTER_MESSAGE_FILTER_CLASS, |_| {
+            true
+        })
+        .await;
     assert_same(&uploaded, upload, &[]);
     let of = |topic: &'static str| {
         move |pull: &Command| {
             pull.ext.get("topic") == Some(topic) && pull.ext.get("queueId") == Some("0")
         }
     };
-    let pull = first(&fake, "a pull", of("FilterF"), request::PULL_MESSAGE).await;
+    let pull = fake
+        .first("a pull", request::PULL_MESSAGE, of("FilterF"))
+        .await;
     assert_same(
         &pull,
         "011-pull-message.rocketmq.request.java.9",
         &["subVersion"],
     );
-    let pull = first(
-        &fake,
-        "a pull of retries",
-        of("%RETRY%CGfilter"),
-        request::PULL_MESSAGE,
-    )
-    .await;
+    let pull = fake
+        .first(
+            "a pull of retries",
+            request::PULL_MESSAGE,
+            of("%RETRY%CGfilter"),
+        )
+        .await;
     assert_same(
         &pull,
         "011-pull-message.rocketmq.request.java.10",
         &["subVersion"],
     );
     consumer.shutdown().await;
-    let left = first(&fake, "it leaves", |_| true, request::UNREGISTER_CLIENT).await;
+    let left = fake
+        .first("it leaves", request::UNREGISTER_CLIENT, |_| true)
+        .await;
     assert_eq!(left.ext.get("clientID"), Some(&*id));
     assert_same(
         &left,
@@ -179,36 +170,29 @@ async fn a_consumer_with_an_uploaded_filter() {
 #[tokio::test(flavor = "multi_thread")]
 async fn the_same_with_json_headers() {
     let fake = Fake::start("broker-f").await;
-    let client = Client::connect(fake.addr.to_string()).await.unwrap();
-    fake.member(client.client_id());
+    let client = fake.client_of(fake.client_builder()).await;
     let upload = "302-register-message-filter-class.json.request.java";
     let filter = Filter::wasm(golden(upload).1.body).named("gold.GoldFilter");
-    let consumer = client
-        .push_consumer("CGfilter")
-        .subscribe("FilterF", filter)
-        .start_from(StartFrom::Beginning)
-        .run(|_| async {})
-        .await
-        .unwrap();
-    let uploaded = first(
-        &fake,
-        "an upload",
-        |_| true,
-        request::REGISTER_MESSAGE_FILTER_CLASS,
-    )
-    .await;
+    let consumer = filtered(&client, filter).await;
+    let uploaded = fake
+        .first("an upload", request::REGISTER_MESSAGE_FILTER_CLASS, |_| {
+            true
+        })
+        .await;
     assert_same(&uploaded, upload, &[]);
     let of_first = |pull: &Command| {
         pull.ext.get("topic") == Some("FilterF") && pull.ext.get("queueId") == Some("0")
     };
-    let pull = first(&fake, "a pull", of_first, request::PULL_MESSAGE).await;
+    let pull = fake.first("a pull", request::PULL_MESSAGE, of_first).await;
     assert_same(
         &pull,
         "011-pull-message.json.request.java.9",
         &["subVersion"],
     );
     consumer.shutdown().await;
-    let left = first(&fake, "it leaves", |_| true, request::UNREGISTER_CLIENT).await;
+    let left = fake
+        .first("it leaves", request::UNREGISTER_CLIENT, |_| true)
+        .await;
     assert_same(
         &left,
         "035-unregister-client.json.request.java.9",
@@ -219,7 +203,9 @@ async fn the_same_with_json_headers() {
     let message = Message::new("TopicA", golden(frame).1.body);
     let queue = MessageQueue::new("TopicA", "broker-f", 1);
     producer.send_to(&queue, message).await.unwrap();
-    let sent = first(&fake, "a send", |_| true, request::SEND_MESSAGE_V2).await;
+    let sent = fake
+        .first("a send", request::SEND_MESSAGE_V2, |_| true)
+        .await;
     // The broker of that recording has another name.
     assert_same(&sent, frame, &["g", "i", "n"]);
     producer.shutdown().await;
@@ -228,7 +214,7 @@ async fn the_same_with_json_headers() {
 #[tokio::test(flavor = "multi_thread")]
 async fn broadcast_and_polled_consumers_introduce_themselves_alike() {
     let fake = Fake::start("broker-a").await;
-    let client = client(&fake).await;
+    let client = fake.client().await;
     let dir = tempfile::tempdir().unwrap();
     let id = client.client_id().to_owned();
     let of = |group: &'static str| {
@@ -237,8 +223,8 @@ async fn broadcast_and_polled_consumers_introduce_themselves_alike() {
             text.contains(group) && text.matches("groupName").count() == 1
         }
     };
-    let other = Client::builder()
-        .name_servers(fake.addr.to_string())
+    let other = fake
+        .client_builder()
         .header_encoding(SerializeType::Rocketmq)
         .offset_dir(dir.path())
         .build()
@@ -251,7 +237,9 @@ async fn broadcast_and_polled_consumers_introduce_themselves_alike() {
         .run(|_| async {})
         .await
         .unwrap();
-    let beat = first(&fake, "a heartbeat", of("CGbcast"), request::HEART_BEAT).await;
+    let beat = fake
+        .first("a heartbeat", request::HEART_BEAT, of("CGbcast"))
+        .await;
     assert_same_body(
         &beat,
         other.client_id(),
@@ -264,7 +252,9 @@ async fn broadcast_and_polled_consumers_introduce_themselves_alike() {
         .start()
         .await
         .unwrap();
-    let beat = first(&fake, "a heartbeat", of("CGlite"), request::HEART_BEAT).await;
+    let beat = fake
+        .first("a heartbeat", request::HEART_BEAT, of("CGlite"))
+        .await;
     assert_same_body(
         &beat,
         &id,
@@ -278,7 +268,7 @@ async fn broadcast_and_polled_consumers_introduce_themselves_alike() {
 #[tokio::test(flavor = "multi_thread")]
 async fn messages_with_and_without_properties() {
     let fake = Fake::start("broker-b").await;
-    let client = client(&fake).await;
+    let client = fake.client().await;
     let producer = client.producer("PGgold").build().await.unwrap();
     let queue = MessageQueue::new("TopicA", "broker-b", 0);
     for (frame, build) in [
@@ -332,18 +322,16 @@ async fn messages_with_and_without_properties() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_trace_has_the_fields_of_the_stock_client() {
     let fake = Fake::start("broker-b").await;
-    let client = client(&fake).await;
+    let client = fake.client().await;
     let producer = client.producer("PGtrace").trace(true).build().await;
     let producer = producer.unwrap();
     let message = Message::new("TopicA", "traced body").tag("TagA").key("tk1");
     let receipt = producer.send(message).await.unwrap();
-    let trace = first(
-        &fake,
-        "a trace",
-        |send| send.ext.get("b") == Some("RMQ_SYS_TRACE_TOPIC"),
-        request::SEND_MESSAGE_V2,
-    )
-    .await;
+    let trace = fake
+        .first("a trace", request::SEND_MESSAGE_V2, |send| {
+            send.ext.get("b") == Some("RMQ_SYS_TRACE_TOPIC")
+        })
+        .await;
     let (_, stock) = golden("310-send-message-v2.rocketmq.request.java.11");
     let fields = |command: &Command| -> Vec<String> {
         let text = String::from_utf8(command.body.to_vec()).unwrap();
@@ -376,7 +364,7 @@ async fn a_trace_has_the_fields_of_the_stock_client() {
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_are_asked_for_and_given_back() {
     let fake = Fake::start("broker-a").await;
-    let client = client(&fake).await;
+    let client = fake.client().await;
     let id = client.client_id().to_owned();
     let queue = |id| MessageQueue::new("OrderT", "broker-a", id);
     let run = async |queues: Vec<MessageQueue>| {
@@ -389,7 +377,7 @@ async fn locks_are_asked_for_and_given_back() {
             .unwrap()
     };
     let consumer = run(vec![queue(3)]).await;
-    let lock = first(&fake, "a lock", |_| true, request::LOCK_BATCH_MQ).await;
+    let lock = fake.first("a lock", request::LOCK_BATCH_MQ, |_| true).await;
     let frame = "041-lock-batch-mq.rocketmq.request.java";
     assert_same_body(&lock, &id, frame, "127.0.0.1@ord");
     eventually("it has the queue", async || {
@@ -403,13 +391,11 @@ async fn locks_are_asked_for_and_given_back() {
     })
     .await;
     consumer.shutdown().await;
-    let unlock = first(
-        &fake,
-        "both are given back",
-        |unlock| String::from_utf8_lossy(&unlock.body).contains(r#""queueId":1"#),
-        request::UNLOCK_BATCH_MQ,
-    )
-    .await;
+    let unlock = fake
+        .first("both are given back", request::UNLOCK_BATCH_MQ, |unlock| {
+            String::from_utf8_lossy(&unlock.body).contains(r#""queueId":1"#)
+        })
+        .await;
     let frame = "042-unlock-batch-mq.rocketmq.request.java";
     assert_same_body(&unlock, &id, frame, "other");
 }
@@ -417,19 +403,9 @@ async fn locks_are_asked_for_and_given_back() {
 #[tokio::test(flavor = "multi_thread")]
 async fn filters_are_uploaded_with_every_heartbeat() {
     let fake = Fake::start("broker-f").await;
-    let client = Client::builder()
-        .name_servers(fake.addr.to_string())
-        .heartbeat(Duration::from_millis(50))
-        .build()
-        .await
-        .unwrap();
-    fake.member(client.client_id());
-    let consumer = client
-        .push_consumer("CGfilter")
-        .subscribe("FilterF", Filter::wasm("(module)"))
-        .run(|_| async {})
-        .await
-        .unwrap();
+    let builder = fake.client_builder().heartbeat(Duration::from_millis(50));
+    let client = fake.client_of(builder).await;
+    let consumer = filtered(&client, Filter::wasm("(module)")).await;
     let count = |code| fake.requests(code).len();
     eventually("uploads go on", async || {
         let (beats, uploads) = (
@@ -446,13 +422,8 @@ async fn filters_are_uploaded_with_every_heartbeat() {
 async fn a_filter_that_is_still_compiled_is_uploaded_again_until_it_is_taken() {
     let fake = Fake::start("broker-f").await;
     fake.refuse_uploads(6);
-    let client = client(&fake).await;
-    let consumer = client
-        .push_consumer("CGfilter")
-        .subscribe("FilterF", Filter::wasm("(module)"))
-        .run(|_| async {})
-        .await
-        .unwrap();
+    let client = fake.client().await;
+    let consumer = filtered(&client, Filter::wasm("(module)")).await;
     eventually("all five queues are pulled", async || fake.held() == 5).await;
     assert!(fake.requests(request::REGISTER_MESSAGE_FILTER_CLASS).len() >= 7);
     consumer.shutdown().await;
@@ -462,13 +433,8 @@ async fn a_filter_that_is_still_compiled_is_uploaded_again_until_it_is_taken() {
 async fn without_a_filter_server_the_consumer_waits_and_does_not_spin() {
     let fake = Fake::start("broker-f").await;
     fake.filters(false);
-    let client = client(&fake).await;
-    let consumer = client
-        .push_consumer("CGfilter")
-        .subscribe("FilterF", Filter::wasm("(module)"))
-        .run(|_| async {})
-        .await
-        .unwrap();
+    let client = fake.client().await;
+    let consumer = filtered(&client, Filter::wasm("(module)")).await;
     let routes = || {
         let all = fake.requests(request::GET_ROUTEINFO_BY_TOPIC);
         all.iter()

@@ -5,6 +5,7 @@ mod support;
 use std::time::Duration;
 
 use minimq_client::{Batching, CompressionType, Error, Filter, Message, StartFrom};
+use support::applications::{reading, writing};
 use support::{Cluster, Seen, eventually};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -13,15 +14,7 @@ async fn every_kind_of_send_arrives_once() {
     cluster.topic("kinds", 4).await;
     let client = cluster.client().await;
     let seen = Seen::default();
-    let got = seen.clone();
-    let consumer = client
-        .push_consumer("kinds-consumer")
-        .subscribe("kinds", Filter::all())
-        .start_from(StartFrom::Beginning);
-    let consumer = consumer.run(move |message| {
-        let got = got.clone();
-        async move { got.add(&message) }
-    });
+    let consumer = reading(&client, "kinds-consumer", "kinds").run(writing(&seen));
     let consumer = consumer.await.unwrap();
     let batching = Batching {
         linger: Duration::from_millis(20),

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use minimq_client::{Client, ClientBuilder, SerializeType};
 use minimq_protocol::Command;
 use minimq_protocol::body::{
     BrokerData, ConsumerIdList, LockBatchBody, LockBatchResponseBody, QueueData, TopicRouteData,
@@ -17,6 +18,24 @@ use minimq_remoting::{
     Answers, Connection, Responder, Server, ServerConfig, ServerHandle, Service,
 };
 use parking_lot::Mutex;
+
+use super::eventually;
+
+/// What a test wants done with a request.
+pub enum Reply {
+    /// What the fake does anyway.
+    Usual,
+    /// That code with a remark.
+    Refusal(i32, &'static str),
+    /// Success with that body.
+    Body(Vec<u8>),
+    /// The usual answer under another code.
+    Code(i32),
+    /// Nothing; the connection stays open.
+    Silence,
+}
+
+type Script = Box<dyn FnMut(&Command) -> Reply + Send>;
 
 #[derive(Clone)]
 pub struct Fake {
@@ -35,6 +54,9 @@ struct State {
     refused_uploads: Mutex<usize>,
     wants_upload: Mutex<bool>,
     requests: Mutex<Vec<Command>>,
+    scripts: Mutex<BTreeMap<i32, Script>>,
+    /// Brokers that its routes name as well: name and address.
+    beside: Mutex<Vec<(String, String)>>,
     /// Pulls are held until the end.
     held: Mutex<Vec<Responder>>,
 }
@@ -50,6 +72,8 @@ impl Fake {
             refused_uploads: Mutex::default(),
             wants_upload: Mutex::default(),
             requests: Mutex::default(),
+            scripts: Mutex::default(),
+            beside: Mutex::default(),
             held: Mutex::default(),
         });
         let config = ServerConfig::new("127.0.0.1:0".parse().unwrap());
@@ -80,6 +104,43 @@ impl Fake {
         *self.state.wants_upload.lock() = true;
     }
 
+    /// A client that has this one as its name server.
+    pub fn client_builder(&self) -> ClientBuilder {
+        Client::builder().name_servers(self.addr.to_string())
+    }
+
+    /// That client, from now on the member of every group.
+    pub async fn client_of(&self, builder: ClientBuilder) -> Client {
+        let client = builder.build().await.unwrap();
+        self.member(client.client_id());
+        client
+    }
+
+    /// A member whose requests have binary headers.
+    pub async fn client(&self) -> Client {
+        let builder = self.client_builder();
+        self.client_of(builder.header_encoding(SerializeType::Rocketmq))
+            .await
+    }
+
+    /// Has requests of a code answered by `script`.
+    pub fn script(&self, code: i32, script: impl FnMut(&Command) -> Reply + Send + 'static) {
+        self.state.scripts.lock().insert(code, Box::new(script));
+    }
+
+    /// Has the routes name another one as a broker too.
+    pub fn beside(&self, other: &Fake) {
+        let broker = (other.state.broker.clone(), other.addr.to_string());
+        self.state.beside.lock().push(broker);
+    }
+
+    /// Waits for a request of a code that is `wanted`.
+    pub async fn first(&self, what: &str, code: i32, wanted: impl Fn(&Command) -> bool) -> Command {
+        let find = || self.requests(code).into_iter().find(&wanted);
+        eventually(what, async || find().is_some()).await;
+        find().unwrap()
+    }
+
     /// Pulls that wait for messages.
     pub fn held(&self) -> usize {
         self.state.held.lock().len()
@@ -104,7 +165,22 @@ impl Service for Serving {
         let id = command.id();
         let done = Command::response(id, response::SUCCESS);
         state.requests.lock().push(command.clone());
-        let answer = match command.code {
+        let reply = match state.scripts.lock().get_mut(&command.code) {
+            Some(script) => script(&command),
+            None => Reply::Usual,
+        };
+        let mut code = None;
+        match reply {
+            Reply::Usual => {}
+            Reply::Refusal(code, remark) => return answers.refuse(id, code, remark),
+            Reply::Body(body) => return answers.answer(id, done.with_body(body)),
+            Reply::Code(other) => code = Some(other),
+            Reply::Silence => {
+                state.held.lock().push(answers.later(id));
+                return;
+            }
+        }
+        let mut answer = match command.code {
             request::GET_ROUTEINFO_BY_TOPIC => {
                 let wanted: GetRouteInfoRequest = command.header().unwrap();
                 done.with_body(state.route(wanted.topic).to_json(Flavour::Standard))
@@ -158,6 +234,7 @@ impl Service for Serving {
             }
             _ => done,
         };
+        answer.code = code.unwrap_or(answer.code);
         answers.answer(id, answer);
     }
 }
@@ -171,19 +248,23 @@ impl State {
         } else {
             BTreeMap::new()
         };
+        let mut brokers = vec![(self.broker.clone(), own)];
+        brokers.extend(self.beside.lock().iter().cloned());
+        let queue_data = |(name, _): &(String, String)| QueueData {
+            broker_name: name.clone(),
+            perm: 6,
+            read_queue_nums: queues,
+            write_queue_nums: queues,
+            ..QueueData::default()
+        };
+        let broker_data = |(name, addr): &(String, String)| BrokerData {
+            broker_name: name.clone(),
+            broker_addrs: BTreeMap::from([(0, addr.clone())]),
+            cluster: None,
+        };
         TopicRouteData {
-            queue_datas: vec![QueueData {
-                broker_name: self.broker.clone(),
-                perm: 6,
-                read_queue_nums: queues,
-                write_queue_nums: queues,
-                ..QueueData::default()
-            }],
-            broker_datas: vec![BrokerData {
-                broker_name: self.broker.clone(),
-                broker_addrs: BTreeMap::from([(0, own)]),
-                cluster: None,
-            }],
+            queue_datas: brokers.iter().map(queue_data).collect(),
+            broker_datas: brokers.iter().map(broker_data).collect(),
             filter_server_table: servers,
             ..TopicRouteData::default()
         }

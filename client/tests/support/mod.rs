@@ -1,6 +1,7 @@
 //! A name server and a broker in this process, on free ports and in a temporary folder.
 #![allow(dead_code, unreachable_pub)]
 
+pub mod applications;
 pub mod fake;
 pub mod invariants;
 pub mod proxy;
