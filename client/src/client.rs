@@ -75,6 +75,7 @@ pub(crate) struct Settings {
     pub(crate) route_refresh: Duration,
     pub(crate) heartbeat: Duration,
     pub(crate) endpoint: Option<String>,
+    pub(crate) endpoint_period: Duration,
     pub(crate) offset_dir: PathBuf,
     pub(crate) max_plain_body: usize,
 }
@@ -107,6 +108,7 @@ impl Default for ClientBuilder {
                 route_refresh: Duration::from_secs(30),
                 heartbeat: Duration::from_secs(30),
                 endpoint: None,
+                endpoint_period: Duration::from_secs(120),
                 offset_dir: home.join(".rocketmq_offsets"),
                 max_plain_body: 64 << 20,
             },

@@ -31,8 +31,6 @@ use crate::requests::BrokerRequests;
 use crate::route::RouteTable;
 use crate::trace;
 
-/// Period of asking an endpoint for name servers.
-const ENDPOINT_PERIOD: Duration = Duration::from_secs(120);
 /// Heartbeat rounds wanted by events are at least so far apart.
 const HEARTBEAT_GAP: Duration = Duration::from_millis(200);
 
@@ -407,7 +405,10 @@ async fn send_heartbeats(core: Weak<Core>) {
 
 async fn ask_endpoint(core: Weak<Core>) {
     loop {
-        tokio::time::sleep(ENDPOINT_PERIOD).await;
+        let Some(period) = core.upgrade().map(|core| core.settings.endpoint_period) else {
+            return;
+        };
+        tokio::time::sleep(period).await;
         let Some(core) = core.upgrade() else { return };
         let Some(url) = core.settings.endpoint.clone() else {
             return;

@@ -20,8 +20,9 @@ use crate::filter::Subscription;
 use crate::random;
 use crate::route::{Route, address_to_read};
 
-/// What a pull takes beyond the time a broker may hold it.
-const SLACK: Duration = Duration::from_secs(15);
+/// What a pull takes beyond the time a broker may hold it. Short enough that a queue whose broker went without a word is
+/// pulled anew within 35 s.
+pub(super) const SLACK: Duration = Duration::from_secs(10);
 /// A filter server that failed is left alone for so long.
 const AVOID: Duration = Duration::from_secs(30);
 /// Remark of a filter server that has no filter to go by.
@@ -111,11 +112,14 @@ impl Engine {
     }
 
     async fn call_pull(&self, addr: &str, request: Command) -> Result<Command> {
-        Ok(self
-            .core
-            .remoting
-            .call(addr, request, self.settings.pull_hold + SLACK)
-            .await?)
+        let before = self.core.received(addr);
+        let time = self.settings.pull_hold + SLACK;
+        let answer = self.core.remoting.call(addr, request, time).await;
+        answer.map_err(|error| {
+            let error = Error::Call(error);
+            self.core.close_if_dead(addr, before, &error);
+            error
+        })
     }
 
     fn pull_request(
@@ -191,11 +195,7 @@ impl Engine {
 
     /// Pulls from one filter server; uploads the filter if the server asks for it.
     async fn pull_filtered_at(&self, addr: &str, topic: &str, request: Command) -> Result<Command> {
-        let before = self.core.received(addr);
-        let answer = self
-            .call_pull(addr, request.clone())
-            .await
-            .inspect_err(|error| self.core.close_if_dead(addr, before, error))?;
+        let answer = self.call_pull(addr, request.clone()).await?;
         let asks = answer.code == response::SYSTEM_ERROR && answer.remark().contains(UPLOAD_FIRST);
         let upload = self
             .subscription(topic)

@@ -65,7 +65,8 @@ macro_rules! shared_settings {
             self
         }
 
-        /// Distance of the first unfinished message of a queue to the last one pulled: 2000. Ordered consumption has none.
+        /// Distance of the first unfinished message of a queue to the last unfinished one before pulling waits: 2000. Ordered
+        /// consumption has no such limit.
         pub fn max_span(mut self, offsets: i64) -> Self {
             self.settings.limits.span = Some(offsets);
             self

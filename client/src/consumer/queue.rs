@@ -245,3 +245,37 @@ async fn pull_loop(engine: Arc<Engine>, queue: Arc<AssignedQueue>) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::pull::SLACK;
+    use super::super::settings::Settings;
+    use super::*;
+    use crate::Client;
+
+    /// Of everything that may hold a queue up, alone or one after the other, with the settings a client has by default.
+    #[tokio::test]
+    async fn no_queue_is_left_unpulled_for_more_than_35_seconds() {
+        let most = Duration::from_secs(35);
+        let client = Client::connect("127.0.0.1:1;127.0.0.1:2").await.unwrap();
+        let (shared, own) = (&client.core.settings, Settings::default());
+        let connect = minimq_remoting::ClientConfig::default();
+        // A broker gone without a word: the pull that it holds ends, both name servers are asked in vain, then a pull to
+        // another address begins, after the longest wait of a connection that failed.
+        let lookup = 2 * shared.request_timeout.min(connect.connect_timeout);
+        let silent = own.pull_hold + SLACK + lookup + AFTER_ERROR + connect.backoff_max;
+        assert!(silent <= most, "{silent:?}");
+        // A change that no error and no notice told of: of a route, of the group's members.
+        let unnoticed = shared.route_refresh.max(own.rebalance_every) + shared.request_timeout;
+        assert!(unnoticed <= most, "{unnoticed:?}");
+        // A heartbeat that finds a connection dead, or a broker that forgot its clients.
+        let beat = shared.heartbeat + shared.request_timeout;
+        assert!(beat <= most, "{beat:?}");
+        let waits = [
+            AFTER_ERROR,
+            WITHOUT_FILTER_SERVER,
+            AFTER_EARLY_PULL * EARLY_PULLS,
+        ];
+        assert!(waits.iter().all(|wait| *wait <= Duration::from_secs(3)));
+    }
+}

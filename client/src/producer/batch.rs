@@ -181,10 +181,12 @@ pub(super) async fn send(
     answer.await.map_err(|_| Error::Closed)?
 }
 
-/// Starts the task that makes batches; it ends when the sender is dropped, after sending what it holds.
+/// Starts the task that makes batches; it ends when the sender is dropped or the producer shut down, after sending what it
+/// holds.
 pub(super) fn start(shared: Arc<Shared>, batching: Batching) -> mpsc::Sender<Queued> {
     let (sender, receiver) = mpsc::channel(shared.settings.max_in_flight as usize);
-    tokio::spawn(collect(shared, batching, receiver));
+    let collecting = collect(shared.clone(), batching, receiver);
+    shared.batching.spawn(collecting);
     sender
 }
 
@@ -197,15 +199,25 @@ struct Batch {
 
 async fn collect(shared: Arc<Shared>, batching: Batching, mut receiver: mpsc::Receiver<Queued>) {
     let mut open: HashMap<(String, bool), Batch> = HashMap::new();
+    let mut ending = false;
     loop {
         let due = open.values().map(|batch| batch.due).min();
-        let queued = match due {
-            Some(due) => tokio::select! {
-                biased;
-                queued = receiver.recv() => queued.map(Some),
-                () = tokio::time::sleep_until(due) => Some(None),
-            },
-            None => receiver.recv().await.map(Some),
+        let waiting = async {
+            match due {
+                Some(due) => tokio::time::sleep_until(due).await,
+                None => std::future::pending().await,
+            }
+        };
+        let queued = tokio::select! {
+            biased;
+            queued = receiver.recv() => queued.map(Some),
+            () = waiting => Some(None),
+            () = shared.ending.cancelled(), if !ending => {
+                // What is in the channel by now still comes.
+                receiver.close();
+                ending = true;
+                Some(None)
+            }
         };
         match queued {
             Some(Some(queued)) => {
@@ -247,8 +259,9 @@ async fn collect(shared: Arc<Shared>, batching: Batching, mut receiver: mpsc::Re
 }
 
 fn send_batch(shared: &Arc<Shared>, batch: Batch) {
+    let tasks = shared.batching.clone();
     let shared = shared.clone();
-    tokio::spawn(async move {
+    tasks.spawn(async move {
         let Batch {
             mut messages,
             receipts,

@@ -8,6 +8,8 @@ use dashmap::DashMap;
 use minimq_protocol::compression::{CompressionType, DEFAULT_LEVEL, DEFAULT_THRESHOLD};
 use minimq_protocol::name;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::batch::Batching;
 use super::queue_choice::QueueChoice;
@@ -223,6 +225,8 @@ impl ProducerBuilder {
             topics: DashMap::new(),
             checks: Arc::new(Semaphore::new(MAX_CHECKS)),
             left: AtomicBool::new(false),
+            ending: CancellationToken::new(),
+            batching: TaskTracker::new(),
             core: self.core,
             group,
             settings: self.settings,

@@ -18,6 +18,8 @@ use minimq_protocol::Command;
 use minimq_protocol::body::MessageQueue;
 use minimq_protocol::hash::java_string_hash;
 use tokio::sync::{Semaphore, mpsc};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 pub use batch::{Batching, split_batch};
 pub use builder::ProducerBuilder;
@@ -93,6 +95,10 @@ pub(crate) struct Shared {
     checker: Option<Checker>,
     checks: Arc<Semaphore>,
     left: AtomicBool,
+    /// No more messages are collected; those that are go now.
+    ending: CancellationToken,
+    /// The task that makes batches, and those that send them.
+    batching: TaskTracker,
     pub(crate) hooks: Vec<Arc<dyn SendHook>>,
     tracer: Option<Arc<Tracer>>,
 }
@@ -265,7 +271,7 @@ impl Producer {
         Ok(())
     }
 
-    /// Waits for the sends in flight, leaves the group. Later sends fail.
+    /// Sends what waits for its batch, waits for the sends in flight, leaves the group. Later sends fail.
     pub async fn shutdown(&self) {
         self.shared().clone().stop().await;
     }
@@ -314,10 +320,15 @@ impl ProducerMember for Shared {
 
     fn stop(self: Arc<Self>) -> BoxFuture<'static, ()> {
         async move {
-            let all = self.settings.max_in_flight;
+            let drained = async {
+                self.ending.cancel();
+                self.batching.close();
+                self.batching.wait().await;
+                let all = self.settings.max_in_flight;
+                self.in_flight.acquire_many(all).await
+            };
             // Nobody can begin a send once all permits are here and the semaphore is closed.
-            let drained =
-                tokio::time::timeout(self.settings.timeout, self.in_flight.acquire_many(all)).await;
+            let drained = tokio::time::timeout(self.settings.timeout, drained).await;
             self.in_flight.close();
             drop(drained);
             if let Some(tracer) = &self.tracer {

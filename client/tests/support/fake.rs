@@ -1,19 +1,21 @@
 //! A server that is name server, broker and filter server at once, answers as a test needs, and keeps every request.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use minimq_client::{Client, ClientBuilder, SerializeType};
-use minimq_protocol::Command;
 use minimq_protocol::body::{
     BrokerData, ConsumerIdList, LockBatchBody, LockBatchResponseBody, QueueData, TopicRouteData,
 };
 use minimq_protocol::code::{request, response};
 use minimq_protocol::header::{
-    GetMaxOffsetResponse, GetRouteInfoRequest, QueryConsumerOffsetResponse, SendMessageResponse,
+    GetMaxOffsetResponse, GetRouteInfoRequest, PullMessageResponse, QueryConsumerOffsetResponse,
+    SendMessageResponse,
 };
 use minimq_protocol::json::Flavour;
+use minimq_protocol::message::RecordFields;
+use minimq_protocol::{Command, crc};
 use minimq_remoting::{
     Answers, Connection, Responder, Server, ServerConfig, ServerHandle, Service,
 };
@@ -27,12 +29,12 @@ pub enum Reply {
     Usual,
     /// That code with a remark.
     Refusal(i32, &'static str),
-    /// Success with that body.
-    Body(Vec<u8>),
+    /// A success with what this adds.
+    With(Box<dyn FnOnce(Command) -> Command>),
     /// The usual answer under another code.
     Code(i32),
-    /// Nothing; the connection stays open.
-    Silence,
+    /// None until [`Fake::answer_one`].
+    Wait,
 }
 
 type Script = Box<dyn FnMut(&Command) -> Reply + Send>;
@@ -49,7 +51,7 @@ struct State {
     own: Mutex<String>,
     /// Whether it says that it is a filter server.
     filters: Mutex<bool>,
-    client: Mutex<String>,
+    members: Mutex<Vec<String>>,
     /// Uploads that are to be refused as still compiling; pulls with a filter want an upload first then.
     refused_uploads: Mutex<usize>,
     wants_upload: Mutex<bool>,
@@ -57,8 +59,10 @@ struct State {
     scripts: Mutex<BTreeMap<i32, Script>>,
     /// Brokers that its routes name as well: name and address.
     beside: Mutex<Vec<(String, String)>>,
-    /// Pulls are held until the end.
-    held: Mutex<Vec<Responder>>,
+    /// Requests that a script has wait, in their order.
+    waiting: Mutex<VecDeque<(Command, Responder)>>,
+    /// Pulls are held until a test delivers, or to the end.
+    held: Mutex<Vec<(Command, Responder)>>,
 }
 
 impl Fake {
@@ -68,12 +72,13 @@ impl Fake {
             broker: broker.to_owned(),
             own: Mutex::default(),
             filters: Mutex::new(true),
-            client: Mutex::default(),
+            members: Mutex::default(),
             refused_uploads: Mutex::default(),
             wants_upload: Mutex::default(),
             requests: Mutex::default(),
             scripts: Mutex::default(),
             beside: Mutex::default(),
+            waiting: Mutex::default(),
             held: Mutex::default(),
         });
         let config = ServerConfig::new("127.0.0.1:0".parse().unwrap());
@@ -89,9 +94,13 @@ impl Fake {
         }
     }
 
-    /// Who is a member of every group.
+    /// Who is the member of every group.
     pub fn member(&self, client_id: &str) {
-        *self.state.client.lock() = client_id.to_owned();
+        self.members(&[client_id]);
+    }
+
+    pub fn members(&self, client_ids: &[&str]) {
+        *self.state.members.lock() = client_ids.iter().map(|id| (*id).to_owned()).collect();
     }
 
     pub fn filters(&self, on: bool) {
@@ -146,11 +155,71 @@ impl Fake {
         self.state.held.lock().len()
     }
 
+    /// Answers a pull of queue 0 of a topic that waits, or that comes, with messages of these bodies from its offset on.
+    pub async fn deliver(&self, topic: &str, bodies: &[&str]) {
+        let own = |(pull, _): &(Command, Responder)| {
+            pull.ext.get("topic") == Some(topic) && pull.ext.get("queueId") == Some("0")
+        };
+        let find = || self.state.held.lock().iter().position(own);
+        eventually("the queue is pulled", async || find().is_some()).await;
+        let at = find().unwrap();
+        let (pull, responder) = self.state.held.lock().swap_remove(at);
+        let offset: i64 = pull.ext.get("queueOffset").unwrap().parse().unwrap();
+        let records: Vec<u8> = (offset..)
+            .zip(bodies)
+            .flat_map(|(offset, body)| record(topic, offset, body))
+            .collect();
+        let next = offset + i64::try_from(bodies.len()).unwrap();
+        let answer =
+            Command::response_to(&pull, response::SUCCESS).with_header(&PullMessageResponse {
+                suggest_which_broker_id: 0,
+                next_begin_offset: next,
+                min_offset: 0,
+                max_offset: next,
+            });
+        responder.respond(answer.with_body(records));
+    }
+
+    /// Requests that wait because of their script.
+    pub fn waiting(&self) -> usize {
+        self.state.waiting.lock().len()
+    }
+
+    /// Answers the one that waits longest as usual.
+    pub fn answer_one(&self) {
+        let (command, responder) = self.state.waiting.lock().pop_front().unwrap();
+        let answer = self.state.usual(&command);
+        responder.respond(answer.expect("it has a usual answer"));
+    }
+
     /// The requests of a code so far.
     pub fn requests(&self, code: i32) -> Vec<Command> {
         let all = self.state.requests.lock();
         all.iter().filter(|one| one.code == code).cloned().collect()
     }
+}
+
+fn record(topic: &str, offset: i64, body: &str) -> Vec<u8> {
+    let host = SocketAddr::from(([127, 0, 0, 1], 1));
+    let fields = RecordFields {
+        topic,
+        queue_id: 0,
+        flag: 0,
+        queue_offset: offset,
+        physical_offset: offset * 100,
+        sys_flag: 0,
+        born_timestamp: 1_700_000_000_000,
+        born_host: host,
+        store_timestamp: 1_700_000_000_001,
+        store_host: host,
+        reconsume_times: 0,
+        prepared_transaction_offset: 0,
+        body_crc: crc::body_crc(body.as_bytes()),
+        body: body.as_bytes(),
+        properties: b"",
+        appended_properties: &[],
+    };
+    fields.encode().unwrap().to_vec()
 }
 
 struct Serving(Arc<State>);
@@ -163,31 +232,58 @@ impl Service for Serving {
     fn request(&self, (): &mut (), command: Command, answers: &mut Answers<'_>) {
         let state = &self.0;
         let id = command.id();
-        let done = Command::response(id, response::SUCCESS);
         state.requests.lock().push(command.clone());
         let reply = match state.scripts.lock().get_mut(&command.code) {
             Some(script) => script(&command),
             None => Reply::Usual,
         };
-        let mut code = None;
-        match reply {
-            Reply::Usual => {}
+        let code = match reply {
+            Reply::Usual => None,
+            Reply::Code(code) => Some(code),
             Reply::Refusal(code, remark) => return answers.refuse(id, code, remark),
-            Reply::Body(body) => return answers.answer(id, done.with_body(body)),
-            Reply::Code(other) => code = Some(other),
-            Reply::Silence => {
-                state.held.lock().push(answers.later(id));
-                return;
+            Reply::With(add) => {
+                let done = Command::response(id, response::SUCCESS);
+                return answers.answer(id, add(done));
+            }
+            Reply::Wait => {
+                let later = (command, answers.later(id));
+                return state.waiting.lock().push_back(later);
+            }
+        };
+        if command.code == request::UNREGISTER_CLIENT {
+            // Nobody takes the answers to the pulls of a consumer that left.
+            let group = command.ext.get("consumerGroup");
+            let left = |pull: &Command| pull.ext.get("consumerGroup") == group;
+            state.held.lock().retain(|(pull, _)| !left(pull));
+        }
+        match state.usual(&command) {
+            Some(mut answer) => {
+                answer.code = code.unwrap_or(answer.code);
+                answers.answer(id, answer);
+            }
+            None => {
+                let later = answers.later(id);
+                state.held.lock().push((command, later));
             }
         }
-        let mut answer = match command.code {
+    }
+}
+
+impl State {
+    /// The answer of a server without special wishes; none to a pull, which waits.
+    fn usual(&self, command: &Command) -> Option<Command> {
+        let refusal = |remark: &str| {
+            Some(Command::response_to(command, response::SYSTEM_ERROR).with_remark(remark))
+        };
+        let done = Command::response_to(command, response::SUCCESS);
+        let answer = match command.code {
             request::GET_ROUTEINFO_BY_TOPIC => {
                 let wanted: GetRouteInfoRequest = command.header().unwrap();
-                done.with_body(state.route(wanted.topic).to_json(Flavour::Standard))
+                done.with_body(self.route(wanted.topic).to_json(Flavour::Standard))
             }
             request::GET_CONSUMER_LIST_BY_GROUP => {
                 let body = ConsumerIdList {
-                    consumer_id_list: vec![state.client.lock().clone()],
+                    consumer_id_list: self.members.lock().clone(),
                 };
                 done.with_body(body.to_wire())
             }
@@ -211,35 +307,27 @@ impl Service for Serving {
                 })
             }
             request::REGISTER_MESSAGE_FILTER_CLASS => {
-                let mut refused = state.refused_uploads.lock();
+                let mut refused = self.refused_uploads.lock();
                 if *refused > 0 {
                     *refused -= 1;
-                    let remark = "compiling, upload again: not compiled after 4 s";
-                    return answers.refuse(id, response::SYSTEM_ERROR, remark);
+                    return refusal("compiling, upload again: not compiled after 4 s");
                 }
-                *state.wants_upload.lock() = false;
+                *self.wants_upload.lock() = false;
                 done
             }
             request::PULL_MESSAGE => {
-                let retries = command
-                    .ext
-                    .get("topic")
-                    .is_some_and(|topic| topic.starts_with('%'));
-                if *state.wants_upload.lock() && !retries {
-                    let remark = "Find Filter class failed, not registered, upload first, t@g";
-                    return answers.refuse(id, response::SYSTEM_ERROR, remark);
+                let topic = command.ext.get("topic");
+                let retries = topic.is_some_and(|topic| topic.starts_with('%'));
+                if *self.wants_upload.lock() && !retries {
+                    return refusal("Find Filter class failed, not registered, upload first, t@g");
                 }
-                state.held.lock().push(answers.later(id));
-                return;
+                return None;
             }
             _ => done,
         };
-        answer.code = code.unwrap_or(answer.code);
-        answers.answer(id, answer);
+        Some(answer)
     }
-}
 
-impl State {
     fn route(&self, topic: &str) -> TopicRouteData {
         let own = self.own.lock().clone();
         let queues = if topic.starts_with('%') { 1 } else { 4 };
