@@ -32,6 +32,15 @@ pub enum Error {
         /// What the name server said.
         remark: String,
     },
+    /// The name servers know no such group: no member of it has ever connected, so it has no retry topic.
+    #[error(
+        "no name server knows group {group}: no member of it has ever connected, or it has another name (there is no topic {})",
+        minimq_protocol::name::retry_topic(.group)
+    )]
+    GroupNotFound {
+        /// The group.
+        group: String,
+    },
     /// The topic exists, but none of its queues can be used.
     #[error("topic {topic} has no queue to {wanted}")]
     NoQueue {
@@ -76,7 +85,7 @@ pub enum Error {
         reason: String,
     },
     /// All attempts to send failed.
-    #[error("sending to topic {topic} failed after {attempts} attempts in {} ms, brokers tried {brokers}: {source}", .elapsed.as_millis())]
+    #[error("sending to topic {topic} failed after {attempts} attempts in {} ms, brokers tried: {}: {source}", .elapsed.as_millis(), if .brokers.is_empty() { "none" } else { .brokers })]
     SendFailed {
         /// The topic.
         topic: String,
@@ -167,6 +176,7 @@ impl Error {
         match self {
             Error::NameServers { .. }
             | Error::TopicNotFound { .. }
+            | Error::GroupNotFound { .. }
             | Error::NoQueue { .. }
             | Error::BrokerNotFound { .. }
             | Error::NoFilterServer { .. }
@@ -207,7 +217,9 @@ impl Error {
     pub fn code(&self) -> Option<i32> {
         match self {
             Error::Refused { code, .. } => Some(*code),
-            Error::TopicNotFound { .. } => Some(response::TOPIC_NOT_EXIST),
+            Error::TopicNotFound { .. } | Error::GroupNotFound { .. } => {
+                Some(response::TOPIC_NOT_EXIST)
+            }
             Error::SendFailed { source, .. } => source.code(),
             _ => None,
         }

@@ -107,6 +107,7 @@ fn status(error: &Error) -> u8 {
         Error::NameServers { .. } | Error::Call(_) | Error::Timeout { .. } => 2,
         Error::SendFailed { source, .. } => status(source),
         Error::TopicNotFound { .. }
+        | Error::GroupNotFound { .. }
         | Error::BrokerNotFound { .. }
         | Error::NoQueue { .. }
         | Error::NoFilterServer { .. }
@@ -119,8 +120,15 @@ fn status(error: &Error) -> u8 {
                 | response::NO_MESSAGE,
             ..
         } => 5,
+        Error::Refused { remark, .. } if is_missing(remark) => 5,
         _ => 3,
     }
+}
+
+/// How brokers say with code 1 that they have no such group, topic, queue or client.
+fn is_missing(remark: &str) -> bool {
+    let remark = remark.trim_end_matches('!');
+    remark.ends_with("not exist") || remark.ends_with("not online")
 }
 
 fn advice(error: &Error) -> Option<&'static str> {
@@ -131,13 +139,29 @@ fn advice(error: &Error) -> Option<&'static str> {
         Error::TopicNotFound { .. } => {
             "`mqadmin topicList` lists the topics, `mqadmin updateTopic` makes one"
         }
+        Error::GroupNotFound { .. } => {
+            "`mqadmin groupList` lists the groups of all brokers, `mqadmin consumerProgress` those that consume"
+        }
+        Error::BrokerNotFound { .. } => "`mqadmin clusterList` shows the brokers",
+        Error::Invalid {
+            what: "message id", ..
+        } => {
+            "an id of a broker is the #OffsetID of a message; by the client's id it is found with `mqadmin queryMsgByUniqueKey`"
+        }
         Error::Call(_) => {
             "see that the broker runs and that its brokerIP1 is an address reached from here"
         }
         Error::NoFilterServer { .. } => "start mqfiltersrv beside the broker",
         Error::SendFailed { source, .. } => return advice(source),
         Error::Refused { code, remark, .. } => match *code {
-            response::NO_PERMISSION if remark.contains("black list") => {
+            _ if remark.contains("access control is off") => {
+                "set aclEnable=true in the broker's file and start it again"
+            }
+            response::NO_PERMISSION
+                if remark.contains("black list")
+                    || remark.contains("cannot be changed at run time")
+                        && !remark.contains("no effect") =>
+            {
                 "such keys are changed in the file only, with a restart"
             }
             response::NO_PERMISSION => {
@@ -147,6 +171,24 @@ fn advice(error: &Error) -> Option<&'static str> {
                 if remark.contains("AclException") || remark.contains("accessKey") =>
             {
                 "give an account with --access-key and MINIMQ_SECRET_KEY, or in conf/tools.yml"
+            }
+            response::SYSTEM_ERROR if remark.contains("there is no key") => {
+                "`mqadmin getBrokerConfig -b` shows the keys"
+            }
+            response::SYSTEM_ERROR
+                if remark.contains("queueId")
+                    || remark.trim_end_matches('!').ends_with("is not exist") =>
+            {
+                "`mqadmin topicStatus -t` shows the queues"
+            }
+            response::SYSTEM_ERROR if remark.contains("onsumer group") && is_missing(remark) => {
+                "it has no offset in a queue of that topic: `mqadmin consumerProgress -g` shows its offsets, `mqadmin groupList` the groups"
+            }
+            response::SYSTEM_ERROR if remark.contains("producer group") && is_missing(remark) => {
+                "`mqadmin producer -b` lists the producers of a broker"
+            }
+            response::SYSTEM_ERROR if is_missing(remark) && remark.ends_with("online") => {
+                "`mqadmin consumerConnection -g` lists the members of a group"
             }
             response::REQUEST_CODE_NOT_SUPPORTED => {
                 "the server does not know this request: it is of another kind or an older version"

@@ -79,6 +79,12 @@ impl Given {
             .ok_or_else(|| Failure::Usage(format!("--{long} must not be empty")))
     }
 
+    /// Words that belong to no option, as they are.
+    pub(crate) fn words(&self) -> impl Iterator<Item = &str> {
+        let words = self.matches.get_many::<String>("surplus");
+        words.into_iter().flatten().map(String::as_str)
+    }
+
     pub(crate) fn flag(&self, long: &str) -> bool {
         self.matches.get_flag(long)
     }

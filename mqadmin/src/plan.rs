@@ -10,7 +10,11 @@ use crate::report::Report;
 const LONGEST: usize = 200;
 
 /// What would have been sent, in place of a report that says it was done.
-pub(crate) fn instead_of(report: Report, planned: &[PlannedRequest]) -> Report {
+pub(crate) fn instead_of(report: Report, mut planned: Vec<PlannedRequest>) -> Report {
+    // Servers asked at once were written down as they came.
+    for same in planned.chunk_by_mut(|a, b| a.code == b.code) {
+        same.sort_by(|a, b| a.addr.cmp(&b.addr));
+    }
     if planned.is_empty() {
         // It changes nothing, or has shown by itself what it would do.
         return report;

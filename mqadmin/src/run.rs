@@ -175,7 +175,7 @@ fn execute(spec: &'static CommandSpec, matches: ArgMatches, form: Form) -> Resul
         let given = Given::new(client, admin, form, matches)?;
         let report = (spec.run)(&given).await?;
         Ok(if given.dry_run {
-            plan::instead_of(report, &given.admin.planned())
+            plan::instead_of(report, given.admin.planned())
         } else {
             report
         })

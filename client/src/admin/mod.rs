@@ -110,7 +110,13 @@ impl Admin {
                 Ok(_) => {}
                 Err(error) => {
                     failed = true;
-                    result = Err(error);
+                    result = Err(match error {
+                        Error::Call(source) => Error::NameServers {
+                            tried: addr,
+                            source,
+                        },
+                        other => other,
+                    });
                 }
             }
         }
@@ -133,8 +139,15 @@ impl Admin {
 
     /// The same of the brokers a group consumes from: those of its retry topic.
     pub async fn brokers_of_group(&self, group: &str) -> Result<Vec<(String, String)>> {
-        self.brokers_of(&minimq_protocol::name::retry_topic(group))
+        match self
+            .brokers_of(&minimq_protocol::name::retry_topic(group))
             .await
+        {
+            Err(Error::TopicNotFound { .. }) => Err(Error::GroupNotFound {
+                group: group.to_owned(),
+            }),
+            other => other,
+        }
     }
 
     async fn first_broker_of(&self, topic: &str) -> Result<String> {

@@ -285,6 +285,10 @@ async fn permission(given: &Given, add: bool) -> Outcome {
             }
         })
         .await?;
+    if done.iter().all(|(_, topics)| *topics == 0) {
+        // No topic at all: it may be that there is no such broker.
+        given.broker_addr(broker).await?;
+    }
     let json: Vec<_> = done
         .iter()
         .map(|(server, topics)| json!({ "nameServer": server, "topics": topics }))

@@ -152,7 +152,9 @@ async fn held(given: &Given) -> Outcome {
         .await?;
     let (mut rows, mut json) = (Vec::new(), Vec::new());
     for (addr, list) in done {
-        for one in list.pulls {
+        let mut pulls = list.pulls;
+        pulls.sort_by(|a, b| a.queue.cmp(&b.queue));
+        for one in pulls {
             json.push(json!({
                 "addr": addr, "queue": queue_json(&one.queue), "count": one.count, "longestMs": one.longest_ms,
             }));
@@ -175,7 +177,9 @@ async fn locks(given: &Given) -> Outcome {
         .await?;
     let (mut rows, mut json) = (Vec::new(), Vec::new());
     for (addr, list) in done {
-        for one in list.locks {
+        let mut locks = list.locks;
+        locks.sort_by(|a, b| a.queue.cmp(&b.queue));
+        for one in locks {
             json.push(json!({
                 "addr": addr, "queue": queue_json(&one.queue), "group": one.group, "clientId": one.client_id,
                 "refreshed": one.refreshed_timestamp,

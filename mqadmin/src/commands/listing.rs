@@ -3,9 +3,10 @@
 use minimq_protocol::json::Flavour;
 use serde_json::json;
 
-use super::internals::chosen;
+use super::internals::{chosen, is_foreign};
 use super::shape::value_of;
 use crate::command::{CommandSpec, Opt, Outcome, optional, required};
+use crate::failure::Failure;
 use crate::given::Given;
 use crate::report::Report;
 
@@ -89,9 +90,18 @@ async fn groups(given: &Given) -> Outcome {
 
 async fn accounts(given: &Given) -> Outcome {
     let brokers = chosen(given).await?;
-    let (done, missing) = given
+    let asked = given
         .each(&brokers, |addr| given.admin.access_rules(addr))
-        .await?;
+        .await;
+    let (done, missing) = match asked {
+        Err(Failure::Client(error)) if is_foreign(&error) => {
+            return Err(Failure::Refused(format!(
+                "{}: only RocketMQ brokers of 4.6.0 to 4.9.7 give their accounts away; others keep them to their file (`mqadmin clusterAclConfigVersion` shows where)",
+                Failure::from(error).describe()
+            )));
+        }
+        other => other?,
+    };
     let (mut rows, mut json) = (Vec::new(), Vec::new());
     for (addr, rules) in done {
         let white = rules.global_white_addrs.unwrap_or_default();

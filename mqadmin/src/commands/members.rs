@@ -164,6 +164,9 @@ async fn producers(given: &Given) -> Outcome {
     let addr = given.broker_addr(given.text("broker")?).await?;
     let found = given.admin.producers(&addr).await?;
     let mut lines = Vec::new();
+    if found.data.is_empty() {
+        lines.push(format!("no producer is connected to {addr}"));
+    }
     for (group, members) in &found.data {
         if members.is_empty() {
             lines.push(format!("producer group ({group}) instances are empty"));

@@ -306,9 +306,14 @@ async fn by_offset(given: &Given) -> Outcome {
         .into_iter()
         .find(|m| m.queue_offset() == offset)
         .ok_or_else(|| {
+            let (from, to) = (pulled.min_offset, pulled.max_offset);
+            let why = if (from..to).contains(&offset) {
+                "; its record is gone or damaged: `mqadmin damagedRecords` shows damaged ones"
+            } else {
+                ""
+            };
             Failure::NotFound(format!(
-                "{queue} has no message at {offset}: it begins at {} and ends before {}",
-                pulled.min_offset, pulled.max_offset
+                "{queue} has no message at {offset}: it begins at {from} and ends before {to}{why}"
             ))
         })?;
     with_tracks(given, &[message]).await

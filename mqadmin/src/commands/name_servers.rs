@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde_json::json;
 
 use crate::command::{CommandSpec, Outcome, required};
+use crate::failure::Failure;
 use crate::given::Given;
 use crate::report::Report;
 
@@ -102,11 +103,30 @@ async fn update_config(given: &Given) -> Outcome {
     let settings = BTreeMap::from([(key.to_owned(), value.to_owned())]);
     let servers = given.admin.name_servers();
     let (done, missing) = given
-        .each(&servers, |server| {
-            given.admin.update_name_server_config(server, &settings)
+        .each(&servers, |server| async {
+            // A key that it does not have is taken without a word.
+            let known = pairs(&given.admin.name_server_config(server).await?).contains_key(key);
+            if known {
+                given
+                    .admin
+                    .update_name_server_config(server, &settings)
+                    .await?;
+            }
+            Ok(known)
         })
         .await?;
-    let servers: Vec<&str> = done.iter().map(|(server, ())| *server).collect();
+    let (done, unknown): (Vec<_>, Vec<_>) = done.into_iter().partition(|(_, known)| *known);
+    if done.is_empty() {
+        return Err(Failure::NotFound(format!(
+            "the name servers have no key {key}; `mqadmin getNamesrvConfig` shows those they have"
+        )));
+    }
+    let missing = missing.into_iter().chain(
+        unknown
+            .iter()
+            .map(|(server, _)| format!("{server}: has no key {key}")),
+    );
+    let servers: Vec<&str> = done.iter().map(|(server, _)| *server).collect();
     Ok(
         Report::new(json!({ "key": key, "value": value, "nameServers": servers }))
             .line(format!(

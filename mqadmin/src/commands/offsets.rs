@@ -55,7 +55,7 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
                 "true: also topics the source group does not subscribe now",
             ),
         ],
-        danger: None,
+        danger: Some("overwrites the offsets of the other group in that topic"),
         run: |given| Box::pin(clone(given)),
     },
 ];

@@ -270,6 +270,11 @@ async fn print_queue(given: &Given) -> Outcome {
         given.boolean("calculate")?,
     );
     let (charset, most) = (Charset::of(given)?, limit(given)?);
+    let route = given.admin.topic_route(&queue.topic).await?;
+    // A broker answers for a queue it does not have as for an empty one.
+    if !route.readable.contains(&queue) {
+        return Err(no_such_queue(&queue.topic));
+    }
     let span = span(given, &queue).await?;
     let mut by_tag: BTreeMap<String, u64> = BTreeMap::new();
     let (mut json, mut lines, mut count) = (Vec::new(), Vec::new(), 0);
@@ -309,6 +314,12 @@ async fn print_queue(given: &Given) -> Outcome {
     } else {
         report
     })
+}
+
+fn no_such_queue(topic: &str) -> Failure {
+    Failure::NotFound(format!(
+        "topic {topic} has no such queue; `mqadmin topicStatus -t {topic}` shows them"
+    ))
 }
 
 /// The stock tool's refusals, in its words.
@@ -357,9 +368,7 @@ async fn consume(given: &Given) -> Outcome {
     };
     let queues: Vec<&MessageQueue> = route.readable.iter().filter(wanted).collect();
     if queues.is_empty() {
-        return Err(Failure::NotFound(format!(
-            "topic {topic} has no such queue"
-        )));
+        return Err(no_such_queue(topic));
     }
     let (mut json, mut lines) = (Vec::new(), vec!["Consume ok".to_owned()]);
     for queue in queues {

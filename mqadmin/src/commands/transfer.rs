@@ -28,11 +28,15 @@ pub(super) const COMMANDS: &[CommandSpec] = &[
     CommandSpec {
         name: "send",
         about: "Send messages from words, files or standard input",
-        example: "send Orders --file orders.jsonl --each json",
+        example: "send Orders first second\n  mqadmin send Orders --file orders.jsonl --each json",
         options: &[
             TOPIC,
             optional('p', "body", "One message with this body"),
-            optional('f', "file", "From this file; - or nothing: standard input"),
+            optional(
+                'f',
+                "file",
+                "From this file; - or nothing, and no words behind the topic (each is a message): standard input",
+            ),
             long(
                 "each",
                 Kind::Default("line"),
@@ -143,7 +147,8 @@ struct Input<'g> {
     common: Common<'g>,
     each: &'g str,
     source: Option<Box<dyn BufRead>>,
-    body: Option<&'g str>,
+    /// Messages given on the command line.
+    words: std::vec::IntoIter<&'g str>,
     line: u64,
 }
 
@@ -155,23 +160,32 @@ impl<'g> Input<'g> {
                 "--each is \"{each}\", it must be line, json or file"
             )));
         }
-        let body = given.verbatim("body");
-        let source = match body {
-            Some(_) => None,
-            None => Some(open(given.optional("file").unwrap_or("-"))?),
+        let words: Vec<&str> = given
+            .verbatim("body")
+            .into_iter()
+            .chain(given.words())
+            .collect();
+        let source = match given.optional("file") {
+            Some(_) if !words.is_empty() => {
+                return Err(Failure::Usage(
+                    "give messages as words or with --file, not both".to_owned(),
+                ));
+            }
+            None if !words.is_empty() => None,
+            file => Some(open(file.unwrap_or("-"))?),
         };
         Ok(Self {
             common: Common::of(given)?,
             each,
             source,
-            body,
+            words: words.into_iter(),
             line: 0,
         })
     }
 
     fn next(&mut self) -> Result<Option<Message>, Failure> {
         let topic = self.common.topic;
-        if let Some(body) = self.body.take() {
+        if let Some(body) = self.words.next() {
             return Ok(Some(self.common.add(Message::new(topic, body.to_owned()))));
         }
         let Some(source) = self.source.as_mut() else {
