@@ -7,7 +7,7 @@ use crate::support::{Lab, finish, tool};
 const RULES: &str = "globalWhiteRemoteAddresses: []\naccounts:\n- accessKey: adminkey\n  secretKey: admin-secret-1\n  admin: true\n";
 
 /// A broker that asks for signatures, and the folder its rules are in.
-fn guarded() -> (Lab, tempfile::TempDir) {
+pub(crate) fn guarded() -> (Lab, tempfile::TempDir) {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("plain_acl.yml");
     std::fs::write(&file, RULES).unwrap();

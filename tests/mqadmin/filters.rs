@@ -19,7 +19,7 @@ pub(crate) fn modulo(by: u32, rest: u32) -> String {
 }
 
 /// A module that answers its own error.
-const FAILING: &str = "(module (memory (export \"memory\") 1) (func (export \"minimq_filter_abi_1\")) (func (export \"filter\") (result i32) i32.const -7))";
+pub(crate) const FAILING: &str = "(module (memory (export \"memory\") 1) (func (export \"minimq_filter_abi_1\")) (func (export \"filter\") (result i32) i32.const -7))";
 
 #[test]
 fn a_module_is_tried_on_a_file_and_on_a_topic() {

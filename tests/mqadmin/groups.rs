@@ -199,12 +199,12 @@ fn members_and_progress_are_shown() {
         status["clients"][0]["info"]["properties"]["PROP_CONSUME_TYPE"],
         "CONSUME_PASSIVELY"
     );
-    let err = lab.fails("consumerStatus -g ProgressCG -i nobody", 3);
+    let err = lab.fails("consumerStatus -g ProgressCG -i nobody", 5);
     assert!(
         err.contains("<nobody> not online") && err.contains("CODE: 1"),
         "{err}"
     );
-    let err = lab.fails("producerConnection -g NoGroup -t Progress", 3);
+    let err = lab.fails("producerConnection -g NoGroup -t Progress", 5);
     assert!(err.contains("NoGroup"), "{err}");
     runtime.block_on(client.shutdown());
 }

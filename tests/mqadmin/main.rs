@@ -2,15 +2,20 @@
 
 mod access;
 mod brokers;
+mod diagnosis;
 mod figures;
 mod filters;
 mod golden;
 mod groups;
+mod masks;
 mod messages;
 mod name_servers;
 mod offline;
 mod offsets;
 mod overview;
+mod servers;
+mod shapes;
+mod snapshots;
 mod support;
 mod terminal;
 mod topics;

@@ -1,11 +1,23 @@
 //! Stores on disk: checked and shown without a broker.
 
 use std::io::{Seek, SeekFrom, Write};
+use std::path::Path;
 
 use minimq::{Cluster, Data};
 use serde_json::{Value, json};
 
 use crate::support::{Lab, bare, runtime};
+
+/// Turns the first byte of a body that is stored in the first file of a log.
+pub(crate) fn turn_byte(store: &Path, body: &[u8]) {
+    let file = store.join("commitlog").join(format!("{:020}", 0));
+    let bytes = std::fs::read(&file).unwrap();
+    let place = bytes.windows(body.len()).position(|part| part == body);
+    let mut file = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
+    let at = SeekFrom::Start(place.unwrap() as u64);
+    file.seek(at).unwrap();
+    file.write_all(b"X").unwrap();
+}
 
 #[test]
 fn a_store_is_checked_and_shown_and_what_is_torn_is_told_with_its_place() {
@@ -62,16 +74,7 @@ fn a_store_is_checked_and_shown_and_what_is_torn_is_told_with_its_place() {
 
     // One byte of the second body is turned.
     let place = records[1]["commitLogOffset"].as_u64().unwrap();
-    let file = store.join("commitlog").join(format!("{:020}", 0));
-    let bytes = std::fs::read(&file).unwrap();
-    let at = bytes
-        .windows(11)
-        .position(|part| part == b"second-body")
-        .unwrap() as u64;
-    let mut file = std::fs::OpenOptions::new().write(true).open(&file).unwrap();
-    file.seek(SeekFrom::Start(at)).unwrap();
-    file.write_all(b"X").unwrap();
-    drop(file);
+    turn_byte(&store, b"second-body");
     let run = bare(&format!("storeVerify {dir}"));
     assert_eq!(run.status, 4, "{run:?}");
     assert!(

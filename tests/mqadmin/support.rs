@@ -7,6 +7,8 @@ use std::time::{Duration, Instant};
 use minimq::Cluster;
 use serde_json::Value;
 
+use crate::shapes::{Seen, Shapes};
+
 /// How long a condition may take to come true.
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -138,6 +140,7 @@ impl Lab {
             .collect();
         let run = self.run(&words);
         assert_eq!((run.status, run.err.as_str()), (0, ""), "{line}: {run:?}");
+        Shapes::documented().check(words[0], &run.out, &mut Seen::new());
         serde_json::from_str(&run.out).unwrap_or_else(|error| panic!("{line}: {error}: {run:?}"))
     }
 
