@@ -1,7 +1,7 @@
 //! Load for brokers, and the yardstick they are measured with.
 //!
 //! Reading path: [`options`] (what can be asked for), [`echo`] (the yardstick: a bare server that appends what comes to
-//! a file), [`send`], [`pull`] and [`e2e`] (the three loads), [`suite`] (all of
+//! a file), [`send`], [`pull`], [`e2e`] and [`cold`] (the four loads), [`suite`] (all of
 //! them in turn, as a table), [`filter`] (filter server and broker together), [`measure`] (what is told of a run). Below them [`frames`]
 //! makes requests once and stamps them for each use, and [`peer`] is a socket of the one thread that does everything.
 //!
@@ -9,6 +9,7 @@
 //! allocation for a message, answers looked at only as far as needed.
 #![forbid(unsafe_code)]
 
+pub mod cold;
 pub mod e2e;
 pub mod echo;
 pub mod filter;

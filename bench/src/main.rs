@@ -5,7 +5,7 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
 use minimq_bench::options::{Mode, Options};
-use minimq_bench::{e2e, echo, filter, pull, send};
+use minimq_bench::{cold, e2e, echo, filter, pull, send};
 
 fn main() -> anyhow::Result<()> {
     let options = Options::parse();
@@ -21,6 +21,13 @@ fn main() -> anyhow::Result<()> {
         Mode::Send(load) => (send::run(&load)?, load.common.json),
         Mode::Pull(load) => (pull::run(&load)?, load.common.json),
         Mode::E2e(load) => (e2e::run(&load)?, load.common.json),
+        Mode::Cold(load) => {
+            let done = cold::run(&load)?;
+            if !load.alone {
+                eprintln!("read meanwhile: {} old messages", done.read);
+            }
+            (done.report, load.common.json)
+        }
     };
     if json {
         println!("{}", report.to_json());

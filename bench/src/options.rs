@@ -34,6 +34,8 @@ pub enum Mode {
     Suite(SuiteOptions),
     /// Sends at a fixed rate and measures when the messages reach a consumer that waits for them.
     E2e(E2eOptions),
+    /// Sends at a fixed rate beside a consumer that reads old messages.
+    Cold(ColdOptions),
     /// Measures a filter server beside a broker.
     Filter(FilterOptions),
 }
@@ -151,6 +153,27 @@ pub struct E2eOptions {
     /// Messages a second.
     #[arg(long, default_value_t = 2000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub rate: u32,
+}
+
+/// Options of `cold`.
+#[derive(Debug, Args)]
+pub struct ColdOptions {
+    /// Options of every load.
+    #[command(flatten)]
+    pub common: Common,
+    /// Messages sent a second.
+    #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub rate: u32,
+    /// Old messages, sent before; more than the broker keeps in memory.
+    #[arg(long, default_value_t = 200_000)]
+    pub prefill: u64,
+    /// Folder of the broker's store: the kernel is made to forget what it keeps of its files, before and after each
+    /// pass.
+    #[arg(long)]
+    pub store: Option<PathBuf>,
+    /// Without the consumer, to compare with.
+    #[arg(long)]
+    pub alone: bool,
 }
 
 /// Options of `suite`.

@@ -112,7 +112,7 @@ pub fn run(load: &PullOptions) -> anyhow::Result<Report> {
 }
 
 /// A frame's command without its body, which stays where it is.
-fn head_and_body(frame: &[u8]) -> anyhow::Result<(Command, &[u8])> {
+pub(crate) fn head_and_body(frame: &[u8]) -> anyhow::Result<(Command, &[u8])> {
     let header_len = match frame {
         [_, _, _, _, _, a, b, c, ..] => u32::from_be_bytes([0, *a, *b, *c]) as usize,
         _ => bail!("a frame of {} bytes", frame.len()),

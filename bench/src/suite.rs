@@ -13,7 +13,7 @@ use clap::Parser;
 
 use crate::measure::{Memory, Report};
 use crate::options::{Mode, Options, SuiteOptions};
-use crate::{e2e, pull, send};
+use crate::{cold, e2e, pull, send};
 
 /// One line of the table.
 struct Row {
@@ -34,7 +34,7 @@ const fn row(name: &'static str, load: &'static str) -> Row {
     }
 }
 
-const ROWS: [Row; 11] = [
+const ROWS: [Row; 13] = [
     row("send 1 KiB, 8×32", "send --connections 8 --in-flight 32"),
     row("send 1 KiB, 64×8", "send --connections 64 --in-flight 8"),
     row(
@@ -73,6 +73,17 @@ const ROWS: [Row; 11] = [
             "e2e --rate 2000 --queues 4 --connections 4",
         )
     },
+    Row {
+        compared: false,
+        ..row("send 1 KiB, 10,000/s", "cold --rate 10000 --alone")
+    },
+    Row {
+        compared: false,
+        ..row(
+            "send 1 KiB, 10,000/s, beside a consumer of old messages",
+            "cold --rate 10000",
+        )
+    },
 ];
 
 /// A server in a process of its own, stopped when dropped.
@@ -80,7 +91,7 @@ pub(crate) struct Server {
     process: Child,
     pub(crate) addr: SocketAddr,
     pub(crate) ready: Duration,
-    _folder: Folder,
+    folder: Folder,
 }
 
 /// A folder that is removed when dropped.
@@ -123,7 +134,7 @@ impl Server {
             process,
             addr,
             ready: begin.elapsed(),
-            _folder: folder,
+            folder,
         })
     }
 
@@ -163,7 +174,13 @@ impl Server {
     }
 }
 
-fn load(row: &Row, options: &SuiteOptions, addr: SocketAddr, pid: u32) -> anyhow::Result<Report> {
+/// Runs a row's load; `store`: where the server's files are, if that is known.
+fn load(
+    row: &Row,
+    options: &SuiteOptions,
+    (addr, pid): (SocketAddr, u32),
+    store: Option<&Path>,
+) -> anyhow::Result<Report> {
     let seconds = options.seconds.as_secs_f64();
     let warmup = options.warmup.as_secs_f64();
     let drains = row.load.starts_with("pull");
@@ -182,6 +199,10 @@ fn load(row: &Row, options: &SuiteOptions, addr: SocketAddr, pid: u32) -> anyhow
         Mode::Send(load) => send::run(&load),
         Mode::Pull(load) => pull::run(&load),
         Mode::E2e(load) => e2e::run(&load),
+        Mode::Cold(mut load) => {
+            load.store = store.map(Path::to_owned);
+            cold::run(&load).map(|done| done.report)
+        }
         Mode::AppendEcho(_) | Mode::Suite(_) | Mode::Filter(_) => bail!("{line}: no load"),
     }
     .with_context(|| line.clone())?;
@@ -204,18 +225,19 @@ fn cells(reports: &[Report]) -> String {
     let all = |of: &dyn Fn(&Report) -> f64| reports.iter().map(of).collect::<Vec<f64>>();
     let server = |r: &Report| r.server.map_or(0.0, |s| s.cpu_per_million);
     format!(
-        "{} | {} | {} | {}",
+        "{} | {} | {} | {} | {}",
         spread(all(&|r| r.rate() / 1e3), 0),
         spread(all(&server), 2),
         spread(all(&|r| r.micros(50.0)), 0),
+        spread(all(&|r| r.micros(99.0)), 0),
         spread(all(&|r| r.micros(99.9)), 0)
     )
 }
 
 /// Runs everything; prints lines as they are known.
 pub fn run(options: &SuiteOptions) -> anyhow::Result<()> {
-    println!("| load | server | 1000 messages/s | CPU s a million | p50 µs | p99.9 µs |");
-    println!("|---|---|---|---|---|---|");
+    println!("| load | server | 1000 messages/s | CPU s a million | p50 µs | p99 µs | p99.9 µs |");
+    println!("|---|---|---|---|---|---|---|");
     for row in ROWS {
         if !options
             .only
@@ -239,17 +261,25 @@ pub fn run(options: &SuiteOptions) -> anyhow::Result<()> {
                     yardstick: Some(server.addr),
                     ..options.clone()
                 };
-                let report = load(&row, &options, server.addr, server.process.id())?;
+                let report = load(&row, &options, (server.addr, server.pid()), None)?;
                 add("append-echo", report);
             }
             let server = Server::broker(options, row.sync)?;
             add(
                 "mini-MQ",
-                load(&row, options, server.addr, server.process.id())?,
+                load(
+                    &row,
+                    options,
+                    (server.addr, server.pid()),
+                    Some(&server.folder.0),
+                )?,
             );
             drop(server);
             if let Some(also) = options.also.as_ref().filter(|also| also.sync == row.sync) {
-                add(&also.name, load(&row, options, also.addr, also.pid)?);
+                add(
+                    &also.name,
+                    load(&row, options, (also.addr, also.pid), None)?,
+                );
             }
         }
         for (server, reports) in &by_server {

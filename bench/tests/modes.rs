@@ -7,7 +7,7 @@ use clap::Parser;
 use minimq_bench::echo::AppendEcho;
 use minimq_bench::measure::Report;
 use minimq_bench::options::{Mode, Options};
-use minimq_bench::{e2e, pull, send};
+use minimq_bench::{cold, e2e, pull, send};
 use minimq_broker::{Broker, BrokerConfig};
 use minimq_common::config::{Config, Sources};
 
@@ -27,6 +27,10 @@ fn run_for(line: &str, seconds: f64) -> Report {
         Mode::Send(load) => send::run(&load),
         Mode::Pull(load) => pull::run(&load),
         Mode::E2e(load) => e2e::run(&load),
+        Mode::Cold(load) => cold::run(&load).map(|done| {
+            assert_eq!(done.read > 0, !load.alone);
+            done.report
+        }),
         Mode::AppendEcho(_) | Mode::Suite(_) | Mode::Filter(_) => panic!("no load"),
     };
     report.unwrap()
@@ -56,6 +60,7 @@ async fn every_mode_loads_a_broker() {
     let config: Config<BrokerConfig> = Config::load(&sources).unwrap();
     let running = Broker::start(config, |_| {}).await.unwrap();
     let (addr, pid) = (running.local_addr(), std::process::id());
+    let store = folder.path().to_owned();
     let loading = tokio::task::spawn_blocking(move || {
         for headers in ["json", "rocketmq"] {
             for mode in [
@@ -69,6 +74,13 @@ async fn every_mode_loads_a_broker() {
                 is_sound(&line, &report);
                 assert!(report.server.unwrap().memory.rss_anon > 0);
             }
+        }
+        for alone in ["", " --alone"] {
+            let line = format!(
+                "cold --rate 500 --prefill 1000 --queues 2 --addr {addr} --topic Old --store {}{alone}",
+                store.display()
+            );
+            is_sound(&line, &run(&line));
         }
         // One sender's answers all come, so the queues hold what was asked for at least.
         let line = format!("pull --prefill 500 --queues 4 --addr {addr} --topic Filled --size 200");

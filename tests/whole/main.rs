@@ -3,4 +3,5 @@
 
 mod processes;
 mod roles;
+mod soak;
 mod traffic;

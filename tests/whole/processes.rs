@@ -95,6 +95,11 @@ impl Role {
         &self.address
     }
 
+    /// Its process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.running.as_ref().expect("it runs").child.id()
+    }
+
     pub(crate) fn end(&mut self, how: End) {
         self.running.take().expect("it runs").end(how.signal());
     }

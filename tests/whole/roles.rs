@@ -7,8 +7,14 @@ use super::traffic::Traffic;
 
 /// Seconds of what the long form of a test takes a minute or half of one for.
 fn soak() -> Duration {
+    soak_or(10)
+}
+
+/// As long as `MINIMQ_SOAK_S` says, or so many seconds.
+pub(crate) fn soak_or(seconds: u64) -> Duration {
     let given = std::env::var("MINIMQ_SOAK_S").ok();
-    Duration::from_secs(given.map_or(10, |text| text.parse().expect("MINIMQ_SOAK_S: seconds")))
+    let given = given.map(|text| text.parse().expect("MINIMQ_SOAK_S: seconds"));
+    Duration::from_secs(given.unwrap_or(seconds))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -155,7 +155,7 @@ pub(crate) struct Traffic {
     clients: Vec<Client>,
 }
 
-async fn connect(name_server: &str) -> Client {
+pub(crate) async fn connect(name_server: &str) -> Client {
     Client::builder()
         .name_servers(name_server)
         .request_timeout(Duration::from_secs(3))
@@ -164,7 +164,7 @@ async fn connect(name_server: &str) -> Client {
         .unwrap()
 }
 
-async fn producer(client: &Client, group: &str) -> Producer {
+pub(crate) async fn producer(client: &Client, group: &str) -> Producer {
     client
         .producer(group)
         .timeout(Duration::from_secs(3))

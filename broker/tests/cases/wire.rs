@@ -103,6 +103,38 @@ async fn json_headers_without_ext_fields_are_refused_and_not_dropped() {
     ok(&wire.send(&Send::new("T", 0, b"m")).await);
 }
 
+/// wire-07: languages, members and fields that we do not know are passed over.
+#[tokio::test(flavor = "multi_thread")]
+async fn headers_of_strange_clients_are_understood() {
+    use tokio::io::AsyncWriteExt;
+    let broker = TestBroker::start().await;
+    let mut wire = broker.connect().await;
+    ok(&wire.create_topic("T", 1, 1, 6).await);
+    let header = r#"{"code":30,"flag":0,"language":"KLINGON","opaque":7,"serializeTypeCurrentRPC":"JSON",
+        "version":409,"tlh":{"Qapla'":[1,"two",null]},"more":true,"other":1.5,
+        "extFields":{"topic":"T","queueId":"0","unknown":"field","another":"one"}}"#;
+    let mut bytes = ((header.len() + 4) as u32).to_be_bytes().to_vec();
+    bytes.extend((header.len() as u32).to_be_bytes());
+    bytes.extend(header.as_bytes());
+    wire.stream.write_all(&bytes).await.unwrap();
+    let answer = wire.answer(7).await;
+    ok(&answer);
+    assert_eq!(number(&answer, "offset"), 0);
+
+    let request = Command::request(30)
+        .with_serialize(SerializeType::Rocketmq)
+        .with_ext("topic", "T")
+        .with_ext("queueId", "0")
+        .with_ext("unknown", "field");
+    let mut bytes = request.to_frame().to_vec();
+    // Length, header length, code; then the language.
+    bytes[10] = 99;
+    wire.stream.write_all(&bytes).await.unwrap();
+    let answer = wire.answer(request.opaque).await;
+    ok(&answer);
+    assert_eq!(number(&answer, "offset"), 0);
+}
+
 /// wire-09: properties come out as Java reads them, whatever separators stand among them.
 #[tokio::test(flavor = "multi_thread")]
 async fn separators_inside_properties_do_not_merge_them() {
