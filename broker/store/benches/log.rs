@@ -1,21 +1,21 @@
 //! How fast the log is, each figure beside the limit measured in the same run:
 //! `cargo bench -p minimq-store --bench log [-- FILTER]`.
 //!
-//! `MINIMQ_BENCH_DIR` names the folder (default: the temporary one); figures of syncs are those of its disk. Limit and
-//! store take turns; the best round of each counts, because what else runs on the machine only ever slows down.
+//! `MINIMQ_BENCH_DIR` names the folder (default: the temporary one). Limit and store take turns; the best round of each
+//! counts, because what else runs on the machine only ever slows down.
 
 use std::hint::black_box;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use minimq_store::io::{Disk, DiskFile, RealDisk};
 use minimq_store::recovery::{Derived, RecordPlace};
-use minimq_store::region::{Populate, RegionWriter};
+use minimq_store::region::Populate;
 use minimq_store::{
-    AppendMessage, DispatchRecord, FlushDiskType, FlushOutcome, LogStore, PhysicalOffset,
-    QueueOffset, StoreClock, StoreConfig, StoreError,
+    AppendMessage, DispatchRecord, LogStore, PhysicalOffset, QueueOffset, StoreClock, StoreConfig,
+    StoreError,
 };
 
 const MIB: u64 = 1 << 20;
@@ -28,11 +28,10 @@ fn main() {
         .skip(1)
         .find(|argument| !argument.starts_with('-'))
         .unwrap_or_default();
-    let benches: [(&str, fn()); 5] = [
+    let benches: [(&str, fn()); 4] = [
         ("append_1k", append_1k),
         ("append_128", append_128),
         ("roll", roll),
-        ("group_commit", group_commit),
         ("recovery", recovery),
     ];
     for (name, bench) in benches {
@@ -288,144 +287,6 @@ fn roll() {
         quantile(&mut times, 1.0)
     );
     log.close().unwrap();
-}
-
-/// A mapped file that was written once already, so that a sync is one write.
-fn written_once(folder: &tempfile::TempDir) -> (Arc<dyn DiskFile>, RegionWriter) {
-    let file: Arc<dyn DiskFile> = RealDisk.create(&folder.path().join("raw")).unwrap();
-    let len = 64 * MIB as usize;
-    file.allocate(0, len as u64).unwrap();
-    file.write_all_at(&vec![0; len], 0).unwrap();
-    file.sync_data().unwrap();
-    let writer = file.map(0).unwrap().writer().unwrap();
-    (file, writer)
-}
-
-/// Writes the next bytes; `false` at the end of the file.
-fn write(writer: &mut RegionWriter, bytes: usize) -> bool {
-    let Some(memory) = writer.next(bytes) else {
-        return false;
-    };
-    memory.fill(0x5A);
-    writer.advance(bytes);
-    true
-}
-
-/// Syncs a second, with `bytes` written before each.
-fn raw_sync_rate(folder: &tempfile::TempDir, bytes: usize, during: Duration) -> f64 {
-    let (file, mut writer) = written_once(folder);
-    let begun = Instant::now();
-    let mut syncs = 0;
-    while begun.elapsed() < during && write(&mut writer, bytes) {
-        file.sync_data().unwrap();
-        syncs += 1;
-    }
-    f64::from(syncs) / begun.elapsed().as_secs_f64()
-}
-
-/// The same with the bytes written by another thread, as in any store whose senders do not sync themselves: both threads
-/// have the pages mapped, and each sync has to take them from the other processor. They hand over without sleeping.
-fn raw_sync_rate_of_two_threads(folder: &tempfile::TempDir, bytes: usize, during: Duration) -> f64 {
-    let (file, mut writer) = written_once(folder);
-    let (turn, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
-    let mut syncs = 0;
-    let begun = Instant::now();
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            for even in (0..).step_by(2) {
-                while turn.load(Ordering::Acquire) == even {
-                    if stop.load(Ordering::Acquire) {
-                        return;
-                    }
-                    std::thread::yield_now();
-                }
-                if !write(&mut writer, bytes) {
-                    stop.store(true, Ordering::Release);
-                }
-                turn.store(even + 2, Ordering::Release);
-            }
-        });
-        while begun.elapsed() < during && !stop.load(Ordering::Acquire) {
-            let even = turn.fetch_add(1, Ordering::AcqRel) + 1;
-            while turn.load(Ordering::Acquire) == even {
-                std::thread::yield_now();
-            }
-            file.sync_data().unwrap();
-            syncs += 1;
-        }
-        stop.store(true, Ordering::Release);
-    });
-    f64::from(syncs) / begun.elapsed().as_secs_f64()
-}
-
-/// Messages a second of `waiters` senders, each of which waits for its message to be on disk before it sends the next. As in
-/// a broker, one thread serves them all.
-fn commit_rate(log: &Arc<LogStore>, waiters: usize, during: Duration) -> f64 {
-    let body = vec![0x5A; 1024];
-    let messages = [message(&body)];
-    let mut outcomes = Vec::with_capacity(1);
-    let (sender, answers) = std::sync::mpsc::channel();
-    let mut send = || {
-        outcomes.clear();
-        log.append_blocking(&messages, &mut outcomes);
-        let end = outcomes[0].as_ref().unwrap().end();
-        let sender = sender.clone();
-        log.wait_flushed(end, Box::new(move |outcome| sender.send(outcome).unwrap()));
-    };
-    let begun = Instant::now();
-    (0..waiters).for_each(|_| send());
-    let mut count = 0;
-    while begun.elapsed() < during {
-        assert_eq!(answers.recv().unwrap(), FlushOutcome::Flushed);
-        count += 1;
-        send();
-    }
-    let rate = f64::from(count) / begun.elapsed().as_secs_f64();
-    (0..waiters).for_each(|_| assert_eq!(answers.recv().unwrap(), FlushOutcome::Flushed));
-    rate
-}
-
-fn group_commit() {
-    const ROUNDS: usize = 4;
-    let during = Duration::from_secs(1);
-    let best = |rates: &[f64]| rates.iter().copied().fold(0.0, f64::max);
-    for waiters in [1, 8, 32] {
-        let (mut one, mut two, mut ours) = (Vec::new(), Vec::new(), Vec::new());
-        let bytes = waiters * record_len(1024);
-        let mut group = 0.0;
-        for _ in 0..ROUNDS {
-            let folder = folder();
-            one.push(raw_sync_rate(&folder, bytes, during));
-            two.push(raw_sync_rate_of_two_threads(&folder, bytes, during));
-            let config = StoreConfig {
-                flush_disk_type: FlushDiskType::SyncFlush,
-                ..config(&folder, 256 * MIB)
-            };
-            let log = Arc::new(open(&config));
-            commit_rate(&log, waiters, Duration::from_millis(100));
-            let counter = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-            let before = (
-                counter(&log.counters().flushes),
-                counter(&log.counters().flush_waiters),
-            );
-            ours.push(commit_rate(&log, waiters, during));
-            let flushes = counter(&log.counters().flushes) - before.0;
-            group =
-                (counter(&log.counters().flush_waiters) - before.1) as f64 / flushes.max(1) as f64;
-            log.close().unwrap();
-        }
-        let (one, two, ours) = (
-            best(&one) * waiters as f64,
-            best(&two) * waiters as f64,
-            best(&ours),
-        );
-        println!(
-            "group commit, {waiters:>2} waiters: {ours:>6.0}/s ({group:.1} a sync); raw syncs x waiters {one:.0}/s ({:.0} %), \
-             with another thread writing {two:.0}/s ({:.0} %)",
-            100.0 * ours / one,
-            100.0 * ours / two
-        );
-    }
 }
 
 fn recovery() {

@@ -4,7 +4,8 @@
 //! who wait hear that it failed, the store takes no messages until a restart, and `flushed` stays where it was.
 //!
 //! *Groups.* Those who were answered together tend to come back together. So after a sync the thread waits for as many as
-//! it answered, for a small part of the time a sync takes: else every other sync would find only the quickest of them.
+//! it answered, for at most half the time a sync takes: else every other sync would find only the quickest of them, and all
+//! the others would wait for two. Who comes alone, or when nothing was synced just before, waits for nobody.
 //!
 //! *Time.* A thread of its own tells waiters whose time is up that the sync is still running; it does not depend on the
 //! thread that hangs in it.
@@ -25,6 +26,7 @@ use crate::counters::add;
 use crate::error::{Refusal, StoreError};
 use crate::gate::Gate;
 use crate::offset::PhysicalOffset;
+use crate::signal::Signal;
 
 /// `flushCommitLogLeastPages` counts these.
 const PAGE: i64 = 4096;
@@ -32,7 +34,10 @@ const PAGE: i64 = 4096;
 const CHECKPOINT_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Gathering takes at most this part of the time of a sync.
-const GATHER_PART: u32 = 4;
+const GATHER_PART: u32 = 2;
+/// The thread that gathers is awake for so long, since waking it again would take as long; then it sleeps, so that those
+/// who are to come have the processor.
+const GATHER_AWAKE: Duration = Duration::from_micros(50);
 /// Gathering takes at most this long.
 const GATHER_MOST: Duration = Duration::from_micros(500);
 
@@ -117,6 +122,9 @@ pub(crate) struct Flusher {
     queue: Mutex<Queue>,
     /// Length of the queue, for a look without its lock.
     waiting: AtomicUsize,
+    /// So many must wait for the flush thread to be called while it gathers.
+    gather: AtomicUsize,
+    gathered: Signal,
     stop: AtomicBool,
     /// For the thread of the deadlines: the first deadline changed, or the store stops.
     deadlines: Condvar,
@@ -149,6 +157,8 @@ impl Flusher {
             changes: AtomicUsize::new(0),
             queue: Mutex::default(),
             waiting: AtomicUsize::new(0),
+            gather: AtomicUsize::new(usize::MAX),
+            gathered: Signal::default(),
             stop: AtomicBool::new(false),
             deadlines: Condvar::new(),
             flushing: Mutex::default(),
@@ -192,6 +202,7 @@ impl Flusher {
         self.queue.lock().stop = true;
         self.stop.store(true, Ordering::Release);
         self.log.flush_wanted().notify();
+        self.gathered.notify();
         self.deadlines.notify_all();
     }
 
@@ -233,11 +244,15 @@ impl Flusher {
             waiter,
         };
         queue.waiting.insert(place, waiting);
-        self.waiting.store(queue.waiting.len(), Ordering::Release);
-        let first = place == 0 && queue.waiting.len() > 1;
+        let count = queue.waiting.len();
+        self.waiting.store(count, Ordering::Release);
+        let first = place == 0 && count > 1;
         let call = std::mem::take(&mut queue.deadlines_rest) || first;
         drop(queue);
         self.log.flush_wanted().notify();
+        if count >= self.gather.load(Ordering::Acquire) {
+            self.gathered.notify();
+        }
         if call {
             self.deadlines.notify_one();
         }
@@ -353,13 +368,19 @@ impl Flusher {
             return;
         }
         let limit = (sync_time / GATHER_PART).min(GATHER_MOST);
+        let all_here = || {
+            self.waiting.load(Ordering::Acquire) >= answered || self.stop.load(Ordering::Acquire)
+        };
         let begun = Instant::now();
-        while self.waiting.load(Ordering::Acquire) < answered
-            && begun.elapsed() < limit
-            && !self.stop.load(Ordering::Acquire)
-        {
-            std::thread::yield_now();
+        while begun.elapsed() < GATHER_AWAKE.min(limit) {
+            if all_here() {
+                return;
+            }
+            std::hint::spin_loop();
         }
+        self.gather.store(answered, Ordering::Release);
+        self.gathered.wait(limit, all_here);
+        self.gather.store(usize::MAX, Ordering::Release);
     }
 
     /// Whether to flush now: someone waits, or nothing is to stay unflushed.
