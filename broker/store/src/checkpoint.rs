@@ -11,7 +11,9 @@
 //! | 48 | 8 | dispatched offset: queue entries and index of every record below it are on disk |
 //! | 56 | 24 | copy of the three times: if they differ from 0..24, another broker was at work since, and ours is void |
 //! | 80 | 4 | CRC-32 of 32..80 |
-//! | 84 | 4012 | zeros |
+//! | 84 | 8 | entered offset: every record below had reached its queue once, and the file `queues` lists it since |
+//! | 92 | 4 | CRC-32 of 32..92; if it is wrong, the entered offset is the dispatched one |
+//! | 96 | 4000 | zeros |
 //!
 //! All of it lies in one sector, so it is written whole or not at all.
 
@@ -41,6 +43,9 @@ pub struct CheckpointContent {
     pub flushed_offset: Option<i64>,
     /// Queue entries and index of all below are on disk.
     pub dispatched_offset: Option<i64>,
+    /// All below had reached their queues once, though entries may have been lost since: whose queue is not known now is
+    /// of a deleted topic.
+    pub entered_offset: Option<i64>,
 }
 
 impl CheckpointContent {
@@ -52,12 +57,13 @@ impl CheckpointContent {
                 .map(|word| i64::from_be_bytes(*word))
         };
         let time = |at| word(at).unwrap_or(0);
-        let checksum = bytes
-            .get(80..84)
-            .and_then(|rest| rest.first_chunk())
-            .map(|sum| u32::from_be_bytes(*sum));
-        let sum = bytes.get(32..80).map(crc32fast::hash);
-        let ours = bytes.get(32..40) == Some(OURS) && sum.is_some() && sum == checksum;
+        // Whether all from 32 on is what the checksum at `end` was made of.
+        let sound = |end: usize| {
+            let stated = bytes.get(end..).and_then(|rest| rest.first_chunk());
+            let sum = bytes.get(32..end).map(crc32fast::hash);
+            sum.is_some() && sum == stated.map(|sum| u32::from_be_bytes(*sum))
+        };
+        let ours = bytes.get(32..40) == Some(OURS) && sound(80);
         let current = ours && bytes.get(0..24) == bytes.get(56..80);
         let offset = |at| word(at).filter(|offset| current && *offset >= 0);
         Self {
@@ -66,6 +72,7 @@ impl CheckpointContent {
             index_timestamp: time(16),
             flushed_offset: offset(40),
             dispatched_offset: offset(48),
+            entered_offset: offset(if sound(92) { 84 } else { 48 }),
         }
     }
 
@@ -86,6 +93,8 @@ impl CheckpointContent {
                 .chain(&times)
                 .flat_map(|word| word.to_be_bytes()),
         );
+        ours.extend(crc32fast::hash(&ours).to_be_bytes());
+        ours.extend(self.entered_offset.unwrap_or(-1).to_be_bytes());
         let sum = crc32fast::hash(&ours);
         let mut bytes = [0; LEN];
         let content = times
@@ -112,6 +121,7 @@ pub struct Checkpoint {
     index: AtomicI64,
     flushed: AtomicI64,
     dispatched: AtomicI64,
+    entered: AtomicI64,
     counter: Arc<crate::counters::Counters>,
     written: Mutex<Option<CheckpointContent>>,
 }
@@ -161,6 +171,7 @@ impl Checkpoint {
             index: AtomicI64::new(content.index_timestamp),
             flushed: AtomicI64::new(content.flushed_offset.unwrap_or(-1)),
             dispatched: AtomicI64::new(content.dispatched_offset.unwrap_or(-1)),
+            entered: AtomicI64::new(content.entered_offset.unwrap_or(-1)),
             counter,
             written: Mutex::new(None),
         })
@@ -172,6 +183,7 @@ impl Checkpoint {
         self.flushed.store(end, Ordering::Release);
         self.dispatched
             .fetch_min(end.min(dispatched_from), Ordering::AcqRel);
+        self.entered.fetch_min(end, Ordering::AcqRel);
     }
 
     /// The log is on disk up to `offset`, whose newest message was stored at `store_timestamp`.
@@ -185,6 +197,7 @@ impl Checkpoint {
     pub fn set_dispatched(&self, offset: i64, store_timestamp: i64) {
         self.logics.store(store_timestamp, Ordering::Release);
         self.dispatched.fetch_max(offset, Ordering::AcqRel);
+        self.entered.fetch_max(offset, Ordering::AcqRel);
     }
 
     /// Full index files are on disk up to a record stored at `store_timestamp`.
@@ -203,6 +216,7 @@ impl Checkpoint {
             index_timestamp: self.index.load(Ordering::Acquire),
             flushed_offset: offset(&self.flushed),
             dispatched_offset: offset(&self.dispatched),
+            entered_offset: offset(&self.entered),
         }
     }
 
@@ -265,8 +279,31 @@ mod tests {
             index_timestamp: 9,
             flushed_offset: Some(700),
             dispatched_offset: Some(600),
+            entered_offset: Some(600),
         };
         assert_eq!(content, expected);
+    }
+
+    #[test]
+    fn what_was_entered_once_stays_so_though_its_entries_are_made_again() {
+        let (disk, mut bytes) = written();
+        let root = Path::new("/s");
+        let content = Checkpoint::load(&disk, root).unwrap();
+        let checkpoint = Checkpoint::open(&disk, root, content, Arc::default()).unwrap();
+        checkpoint.restart_at(700, 100);
+        checkpoint.write().unwrap();
+        let content = Checkpoint::load(&disk, root).unwrap();
+        assert_eq!(
+            (content.dispatched_offset, content.entered_offset),
+            (Some(100), Some(600))
+        );
+        checkpoint.restart_at(500, 100);
+        assert_eq!(checkpoint.content().entered_offset, Some(500));
+        // As it was written before there was such an offset.
+        bytes[84..96].fill(0);
+        disk.put(&root.join("checkpoint"), bytes);
+        let content = Checkpoint::load(&disk, root).unwrap();
+        assert_eq!(content.entered_offset, Some(600));
     }
 
     #[test]

@@ -157,6 +157,7 @@ impl LogStore {
             config,
             next_base,
         ));
+        let was_flushed = checkpoint.flushed_offset;
         let checkpoint = Arc::new(Checkpoint::open(
             &*disk,
             &root,
@@ -165,6 +166,10 @@ impl LogStore {
         )?);
         // Entries from there on were made again, and are on disk only at the next flush.
         checkpoint.restart_at(end.get(), scanned.dispatched_from);
+        if was_flushed.is_some_and(|flushed| flushed > end.get()) {
+            // What it says of offsets beyond the end must not be believed of the records that come there now.
+            checkpoint.write()?;
+        }
         let flusher = Arc::new(Flusher::new(
             Arc::clone(&log),
             Arc::clone(&gate),

@@ -271,14 +271,32 @@ impl Store {
         (self.log().max_offset().get() - self.dispatcher.position().get()).max(0)
     }
 
-    /// Deletes a topic's queues; its numbers start at 0 again. Gives how many queues there were.
+    /// Deletes a topic's queues; its numbers start at 0 again. Gives how many queues there were. Once it returned they do
+    /// not come back, not even after a power cut.
     ///
     /// # Errors
     /// When the disk fails.
     pub fn delete_topic(&self, topic: &str) -> Result<usize, StoreError> {
+        self.delete_topics(&[topic])
+    }
+
+    fn delete_topics(&self, topics: &[&str]) -> Result<usize, StoreError> {
         // Messages that come from here on are not meant: they have numbers from 0 and lie above.
-        let below = self.log_store.forget_topic(topic);
-        self.queues.delete_topic(topic, below.get())
+        let forget = |topic: &&str| self.log_store.forget_topic(topic);
+        let below: Vec<_> = topics.iter().map(forget).collect();
+        // What is still on its way to a queue would make it again.
+        let flushed = self.log_store.flush();
+        let all = below.iter().max().copied().unwrap_or(PhysicalOffset(0));
+        self.dispatcher
+            .wait_for(all.min(self.log().dispatch_limit()), CATCH_UP);
+        let mut deleted = 0;
+        for (topic, below) in topics.iter().zip(below) {
+            deleted += self.queues.delete_topic(topic, below.get())?;
+        }
+        flushed?;
+        // A start believes that a queue is gone only where the checkpoint says that it had been there.
+        self.keeper.flush_all()?;
+        Ok(deleted)
     }
 
     /// Deletes the queues of all topics but those `in_use` (and those a store needs itself). Gives the topics.
@@ -298,8 +316,9 @@ impl Store {
             .into_iter()
             .filter(|topic| !kept(topic))
             .collect();
-        for topic in &unused {
-            self.delete_topic(topic)?;
+        if !unused.is_empty() {
+            let topics: Vec<_> = unused.iter().map(AsRef::as_ref).collect();
+            self.delete_topics(&topics)?;
         }
         Ok(unused)
     }

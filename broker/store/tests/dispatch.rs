@@ -454,6 +454,36 @@ fn a_deleted_topic_stays_deleted_and_costs_no_start_a_look_at_the_whole_log() {
 }
 
 #[test]
+fn a_deleted_topic_stays_deleted_when_a_crash_follows_a_start_that_made_queues_again() {
+    let (simulated, disk) = simulated();
+    let config = small_config("/s");
+    let store = open(&config, &disk);
+    for _ in 0..5 {
+        append(&store, message("kept", 0, b"kept", ""));
+        append(&store, message("gone", 0, b"gone", ""));
+    }
+    store.delete_topic("gone").unwrap();
+    drop(store);
+    let remove_kept = || {
+        for path in simulated.paths() {
+            if path.starts_with("/s/consumequeue/kept") {
+                disk.remove_file(&path).unwrap();
+            }
+        }
+    };
+    for _ in 0..3 {
+        // The queue is made again from the whole log, in which the deleted messages are.
+        remove_kept();
+        let store = open(&config, &disk);
+        let reader = store.reader();
+        assert_eq!(reader.max_offset("gone", 0), QueueOffset(0));
+        assert_eq!(reader.max_offset("kept", 0), QueueOffset(5));
+        // And a crash comes after the checkpoint says that its entries are not on disk, before they are.
+        store.log_store().checkpoint().write().unwrap();
+    }
+}
+
+#[test]
 fn a_queue_that_cannot_be_deleted_holds_up_neither_dispatch_nor_the_end() {
     const EIO: i32 = 5;
     let (simulated, disk) = simulated();

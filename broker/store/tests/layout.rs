@@ -248,7 +248,10 @@ fn checkpoint_abort_lock_and_the_list_of_queues() {
     assert_eq!(file[56..80], file[..24], "copy of the times");
     let sum = crc32fast::hash(&file[32..80]).cast_signed();
     assert_eq!(i32_at(&file, 80), i64::from(sum), "CRC-32");
-    assert!(file[84..].iter().all(|byte| *byte == 0));
+    assert_eq!(i64_at(&file, 84), end, "entered offset");
+    let sum = crc32fast::hash(&file[32..92]).cast_signed();
+    assert_eq!(i32_at(&file, 92), i64::from(sum), "CRC-32");
+    assert!(file[96..].iter().all(|byte| *byte == 0));
 
     assert_eq!(read(folder.path(), "abort"), b"");
     assert_eq!(read(folder.path(), "lock"), b"lock");

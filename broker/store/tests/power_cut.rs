@@ -1,5 +1,5 @@
 //! Power cuts: whatever was going on, and whichever sectors the disk kept, what was acknowledged as durable is there, nothing
-//! is invented, queues and index agree with the log, and the store goes on.
+//! is invented, queues and index agree with the log, a topic that was deleted stays so, and the store goes on.
 //!
 //! `MINIMQ_POWER_CUTS` sets how many histories are tried (48 by default).
 
@@ -33,6 +33,8 @@ enum Event {
     Dispatched,
     /// Queues and index are brought to disk, and the checkpoint says so.
     FlushQueues,
+    /// A topic is deleted.
+    DeleteTopic(usize),
     /// A clean stop and a start.
     Reopen,
     /// The process dies; the machine goes on.
@@ -49,6 +51,7 @@ fn event() -> impl Strategy<Value = Event> {
         3 => Just(Event::WaitFlushed),
         3 => Just(Event::Dispatched),
         1 => Just(Event::FlushQueues),
+        1 => (0..TOPICS.len()).prop_map(Event::DeleteTopic),
         1 => Just(Event::Reopen),
         1 => Just(Event::Kill),
         3 => (any::<u64>(), 0..=4_u8).prop_map(|(seed, kept)| Event::Cut(seed, kept)),
@@ -78,6 +81,8 @@ struct World {
     store: Option<Store>,
     /// What is in the log as far as anyone knows, by physical offset.
     stored: BTreeMap<i64, Stored>,
+    /// What is in the log of topics that were deleted since; nobody may get it any more.
+    dead: BTreeMap<i64, Stored>,
     number: u64,
 }
 
@@ -95,6 +100,7 @@ impl World {
             disk: SimulatedDisk::new(),
             store: None,
             stored: BTreeMap::new(),
+            dead: BTreeMap::new(),
             number: 0,
         };
         world.open();
@@ -174,6 +180,15 @@ impl World {
                 assert!(self.store().dispatcher().wait_for(limit, LONG));
                 self.store().flush_queues().unwrap();
             }
+            Event::DeleteTopic(topic) => {
+                self.store().delete_topic(TOPICS[*topic]).unwrap();
+                let all = std::mem::take(&mut self.stored);
+                let (dead, kept): (BTreeMap<_, _>, _) = all
+                    .into_iter()
+                    .partition(|(_, stored)| stored.topic == *topic);
+                self.dead.extend(dead);
+                self.stored = kept;
+            }
             Event::Reopen => {
                 self.store().close().unwrap();
                 self.store = None;
@@ -225,7 +240,7 @@ impl World {
         let report = store.log_store().report();
 
         // The log: every record is one that was stored, at its place, byte for byte.
-        let mut found = BTreeMap::new();
+        let (mut found, mut found_dead) = (BTreeMap::new(), BTreeMap::new());
         let mut scanner = LogScanner::over(Arc::clone(store.log()), min.max(0));
         loop {
             let at = scanner.position();
@@ -241,13 +256,17 @@ impl World {
             }
             match scanner.step(end).unwrap() {
                 Step::Record(record) => {
-                    let stored = self
-                        .stored
-                        .get(&at)
+                    let dead = self.dead.get(&at);
+                    let stored = (self.stored.get(&at).or(dead))
                         .unwrap_or_else(|| panic!("invented: {record:?}, {report:?}"));
                     assert_eq!(record.body(), stored.body);
                     assert_eq!(record.topic(), TOPICS[stored.topic]);
                     assert_eq!(record.queue_offset(), stored.result.queue_offset.get());
+                    let found = if dead.is_some() {
+                        &mut found_dead
+                    } else {
+                        &mut found
+                    };
                     found.insert(at, stored.clone());
                 }
                 Step::EndOfFile => {}
@@ -331,7 +350,7 @@ impl World {
                 view.keys()
             );
         }
-        self.stored = found;
+        (self.stored, self.dead) = (found, found_dead);
     }
 }
 

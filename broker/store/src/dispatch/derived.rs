@@ -28,8 +28,10 @@ pub struct DerivedData<'a> {
 /// What queues on disk say about records that had reached them.
 #[derive(Debug)]
 struct Dispatched {
-    /// All records below had, on disk.
+    /// All records below have their entries on disk.
     to: i64,
+    /// All records below had reached their queues once.
+    entered: i64,
     /// Whether the last stop was clean: then nothing below is to be entered again.
     clean: bool,
     /// Where the record with number 0 of each queue is, 0 if that is not known. Records before it are of a deleted topic
@@ -70,6 +72,7 @@ impl Derived for DerivedData<'_> {
             })?;
             self.dispatched = Some(Dispatched {
                 to: flushed.min(dispatched),
+                entered: flushed.min(checkpoint.entered_offset.unwrap_or(dispatched)),
                 clean,
                 began,
             });
@@ -106,7 +109,7 @@ impl Derived for DerivedData<'_> {
                 .began
                 .get(record.topic())
                 .and_then(|queues| queues.get(&record.queue_id()));
-            at + record.size() as i64 <= dispatched.to && began.is_none_or(|began| at < *began)
+            at + record.size() as i64 <= dispatched.entered && began.is_none_or(|began| at < *began)
         })
     }
 
