@@ -18,7 +18,8 @@ use crate::ticker::Ticker;
 /// Limits of an engine. Sizes in bytes.
 #[derive(Debug, Clone)]
 pub struct EngineConfig {
-    /// Largest module, in its binary form.
+    /// Largest module, in its binary form. As many instructions may be compiled of one, the values counted that calls
+    /// and branches pass on.
     pub max_module_size: usize,
     /// Most functions of a module.
     pub max_functions: usize,
@@ -112,18 +113,21 @@ impl Engine {
             .wasm_bulk_memory(true)
             .wasm_multi_value(true)
             .wasm_simd(true)
-            .cranelift_nan_canonicalization(true);
+            .cranelift_nan_canonicalization(true)
+            // An image of a module's data is a file descriptor for each module; instances are made too seldom for that.
+            .memory_init_cow(false);
         let wasm = wasmtime::Engine::new(&settings).map_err(|e| failed(&e))?;
         let mut linker = Linker::new(&wasm);
         host::link(&mut linker).map_err(|e| failed(&e))?;
-        let ticker = Arc::new(Ticker::start(wasm.clone()).map_err(|e| failed(&e))?);
+        let clock = wasm.clone();
+        let ticker = Ticker::start(move || clock.increment_epoch()).map_err(|e| failed(&e))?;
         let budget = Budget::new(config.max_instances, config.max_total_memory);
         Ok(Self {
             shared: Arc::new(Shared {
                 config,
                 wasm,
                 linker,
-                ticker,
+                ticker: Arc::new(ticker),
                 budget,
                 filters: Mutex::default(),
             }),

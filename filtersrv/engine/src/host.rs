@@ -9,6 +9,7 @@ use bytes::Bytes;
 use minimq_protocol::compression::CompressionType;
 use minimq_protocol::message::MessageView;
 use minimq_protocol::message_id::MAX_ID_LEN;
+use minimq_protocol::properties::name;
 use minimq_protocol::sys_flag::message as message_flag;
 use parking_lot::Mutex;
 use wasmtime::{Caller, Linker, Memory, ResourceLimiter};
@@ -17,6 +18,7 @@ use crate::abi;
 use crate::budget::Share;
 use crate::engine::EngineConfig;
 use crate::instance::FilterContext;
+use crate::property_index::PropertyIndex;
 use crate::time_limit::TimeLimit;
 
 /// Longest text of one log line or abort, in bytes.
@@ -54,6 +56,7 @@ impl LogLimit {
 pub(crate) struct Host {
     context: FilterContext,
     message: Option<MessageView<Bytes>>,
+    properties: PropertyIndex,
     /// The decompressed body, once asked for.
     plain: Option<Option<Bytes>>,
     pub(crate) memory: Option<Memory>,
@@ -73,6 +76,7 @@ impl Host {
         Self {
             context,
             message: None,
+            properties: PropertyIndex::default(),
             plain: None,
             memory: None,
             limits: Limits {
@@ -92,7 +96,14 @@ impl Host {
 
     pub(crate) fn end(&mut self) {
         self.message = None;
+        self.properties.forget();
         self.plain = None;
+    }
+
+    /// The message's properties text and what is known of it.
+    fn properties(&mut self) -> Option<(&[u8], &mut PropertyIndex)> {
+        let text = self.message.as_ref()?.properties().as_bytes();
+        Some((text, &mut self.properties))
     }
 
     /// The body as the producer gave it.
@@ -212,17 +223,22 @@ fn with(caller: &mut Guest<'_>, action: impl FnOnce(&mut [u8], &mut Host) -> i32
 }
 
 /// The property whose name stands at `name`.
-fn property<'h>(memory: &[u8], host: &'h Host, name: i32, length: i32) -> Result<&'h [u8], i32> {
+fn property<'h>(
+    memory: &[u8],
+    host: &'h mut Host,
+    name: i32,
+    length: i32,
+) -> Result<&'h [u8], i32> {
     let name = slice(memory, name, length)
-        .and_then(|bytes| std::str::from_utf8(bytes).ok())
+        .filter(|name| name.is_ascii() || std::str::from_utf8(name).is_ok())
         .ok_or(abi::BAD_POINTER)?;
-    let message = host.message.as_ref().ok_or(abi::ABSENT)?;
-    message.properties().get_bytes(name).ok_or(abi::ABSENT)
+    let (text, index) = host.properties().ok_or(abi::ABSENT)?;
+    index.value(text, name).ok_or(abi::ABSENT)
 }
 
 fn parsed_property<T: std::str::FromStr>(
     memory: &mut [u8],
-    host: &Host,
+    host: &mut Host,
     (name, length, out): (i32, i32, i32),
     bytes: fn(T) -> [u8; 8],
 ) -> i32 {
@@ -230,16 +246,15 @@ fn parsed_property<T: std::str::FromStr>(
         Ok(value) => value,
         Err(code) => return code,
     };
-    match std::str::from_utf8(value)
-        .ok()
-        .and_then(|text| text.trim().parse().ok())
-    {
+    // Most have no white space around them.
+    let parse = |text: &str| text.parse().or_else(|_| text.trim().parse()).ok();
+    match std::str::from_utf8(value).ok().and_then(parse) {
         Some(number) => give_number(memory, out, bytes(number)),
         None => abi::NOT_A_NUMBER,
     }
 }
 
-fn text(memory: &mut [u8], host: &Host, which: i32, out: i32, capacity: i32) -> i32 {
+fn text(memory: &mut [u8], host: &mut Host, which: i32, out: i32, capacity: i32) -> i32 {
     use abi::text as t;
     let context = &host.context;
     match which {
@@ -250,13 +265,18 @@ fn text(memory: &mut [u8], host: &Host, which: i32, out: i32, capacity: i32) -> 
     let Some(message) = &host.message else {
         return abi::ABSENT;
     };
+    let index = &mut host.properties;
+    let mut property = |name: &str| {
+        let value = index.value(message.properties().as_bytes(), name.as_bytes())?;
+        std::str::from_utf8(value).ok()
+    };
     let mut id = [0; MAX_ID_LEN];
     let mut address = String::new();
     let value = match which {
         t::TOPIC => Some(message.topic()),
-        t::TAGS => message.tags(),
-        t::KEYS => message.keys(),
-        t::MESSAGE_ID => Some(match message.unique_key() {
+        t::TAGS => property(name::TAGS),
+        t::KEYS => property(name::KEYS),
+        t::MESSAGE_ID => Some(match property(name::UNIQ_KEY) {
             Some(key) => key,
             None => message.message_id().write(&mut id),
         }),
@@ -369,22 +389,19 @@ pub(crate) fn link(linker: &mut Linker<Host>) -> wasmtime::Result<()> {
             })
         },
     )?;
-    linker.func_wrap(host, "property_count", |c: Guest<'_>| {
-        let message = c.data().message.as_ref();
-        message.map_or(0, |m| m.properties().iter_bytes().count() as i32)
+    linker.func_wrap(host, "property_count", |mut c: Guest<'_>| {
+        let properties = c.data_mut().properties();
+        properties.map_or(0, |(text, index)| index.count(text) as i32)
     })?;
     linker.func_wrap(
         host,
         "property_name",
         |mut c: Guest<'_>, index: i32, out: i32, cap: i32| {
             with(&mut c, |memory, host| {
-                let name = host.message.as_ref().and_then(|message| {
-                    message
-                        .properties()
-                        .iter_bytes()
-                        .nth(usize::try_from(index).ok()?)
+                let name = host.properties().and_then(|(text, properties)| {
+                    properties.name(text, usize::try_from(index).ok()?)
                 });
-                name.map_or(abi::ABSENT, |(name, _)| give(memory, out, cap, name))
+                name.map_or(abi::ABSENT, |name| give(memory, out, cap, name))
             })
         },
     )?;

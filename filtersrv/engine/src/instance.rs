@@ -122,11 +122,17 @@ impl Instance {
 
     /// Begins a run of messages; the clock for their time limits goes while it lives.
     pub fn batch(&mut self) -> Batch<'_> {
-        let engine = &self.origin.engine;
-        let running = engine.ticker.run();
-        self.store.data_mut().time = TimeLimit::begin(engine.config.message_timeout);
+        let limit = self.origin.engine.config.message_timeout;
+        self.batch_within(limit)
+    }
+
+    /// As [`Instance::batch`], with another time limit for each message.
+    pub fn batch_within(&mut self, limit: Duration) -> Batch<'_> {
+        let running = self.origin.engine.ticker.run();
+        self.store.data_mut().time = TimeLimit::begin(limit);
         Batch {
             instance: self,
+            limit,
             _running: running,
             _thread: PhantomData,
         }
@@ -147,6 +153,7 @@ impl fmt::Debug for Instance {
 #[derive(Debug)]
 pub struct Batch<'i> {
     instance: &'i mut Instance,
+    limit: Duration,
     _running: Running,
     /// Its time is that of the thread it began on.
     _thread: PhantomData<*const ()>,
@@ -174,7 +181,7 @@ impl Batch<'_> {
             }
             Err(error) => {
                 instance.spent = true;
-                Err(failure(&error, config.message_timeout))
+                Err(failure(&error, self.limit))
             }
         }
     }

@@ -7,10 +7,12 @@
 
 pub mod abi;
 mod budget;
+mod effort;
 mod engine;
 mod host;
 mod instance;
 mod module;
+mod property_index;
 mod ticker;
 mod time_limit;
 

@@ -6,10 +6,12 @@ use base64::alphabet;
 use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use std::borrow::Cow;
 use wasmparser::{
-    ExternalKind, FuncType, Parser, Payload, TypeRef, ValType, Validator, WasmFeatures,
+    CompositeInnerType, ExternalKind, FuncType, Parser, Payload, TypeRef, ValType, Validator,
+    WasmFeatures,
 };
 
 use crate::abi;
+use crate::effort;
 use crate::engine::EngineConfig;
 
 /// Why a module is refused. The text is the remark that the uploader reads.
@@ -186,7 +188,7 @@ pub(crate) fn binary<'u>(
     Ok(Cow::Owned(binary))
 }
 
-fn invalid(error: &wasmparser::BinaryReaderError) -> CompileError {
+pub(crate) fn invalid(error: &wasmparser::BinaryReaderError) -> CompileError {
     CompileError::Invalid {
         what: error.message().to_owned(),
         at: error.offset(),
@@ -206,6 +208,7 @@ pub(crate) fn validate(module: &[u8], config: &EngineConfig) -> Result<(), Compi
         return Err(needed_feature(module).unwrap_or_else(|| invalid(&error)));
     }
     counted?;
+    effort::check(module, config)?;
     check_interface(module)
 }
 
@@ -221,15 +224,15 @@ fn needed_feature(module: &[u8]) -> Option<CompileError> {
         .map(|(feature, _)| CompileError::Feature { feature })
 }
 
+pub(crate) fn within(what: &'static str, value: u64, limit: u64) -> Result<(), CompileError> {
+    if value > limit {
+        return Err(CompileError::Limit { what, value, limit });
+    }
+    Ok(())
+}
+
 /// The limits on what the compiler is given: compiling cannot be interrupted.
 fn count(module: &[u8], config: &EngineConfig) -> Result<(), CompileError> {
-    let within = |what, value: u64, limit: u64| {
-        if value > limit {
-            Err(CompileError::Limit { what, value, limit })
-        } else {
-            Ok(())
-        }
-    };
     for payload in Parser::new(0).parse_all(module) {
         match payload.map_err(|error| invalid(&error))? {
             Payload::CodeSectionStart { count, .. } => {
@@ -262,7 +265,19 @@ fn count(module: &[u8], config: &EngineConfig) -> Result<(), CompileError> {
                 }
             }
             Payload::GlobalSection(globals) => within("globals", globals.count().into(), 10_000)?,
-            Payload::TypeSection(types) => within("types", types.count().into(), 10_000)?,
+            Payload::TypeSection(types) => {
+                within("types", types.count().into(), 10_000)?;
+                // Checking alone takes long when each of a hundred thousand calls passes on a thousand values.
+                for group in types {
+                    for kind in group.map_err(|error| invalid(&error))?.into_types() {
+                        if let CompositeInnerType::Func(function) = kind.composite_type.inner {
+                            let (parameters, results) = (function.params(), function.results());
+                            within("parameters of one function", parameters.len() as u64, 100)?;
+                            within("results of one function", results.len() as u64, 16)?;
+                        }
+                    }
+                }
+            }
             _ => {}
         }
     }
@@ -280,7 +295,7 @@ fn check_interface(module: &[u8]) -> Result<(), CompileError> {
                 for group in section {
                     for sub in group.map_err(|error| invalid(&error))?.into_types() {
                         types.push(match sub.composite_type.inner {
-                            wasmparser::CompositeInnerType::Func(function) => Some(function),
+                            CompositeInnerType::Func(function) => Some(function),
                             _ => None,
                         });
                     }

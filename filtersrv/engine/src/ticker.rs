@@ -1,5 +1,4 @@
-//! The clock of running filters: a thread that raises the engine's epoch each millisecond while
-//! something runs, and sleeps otherwise.
+//! The clock of running filters: a thread that ticks each millisecond while something runs, and sleeps otherwise.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -23,7 +22,8 @@ pub(crate) struct Ticker {
 }
 
 impl Ticker {
-    pub(crate) fn start(engine: wasmtime::Engine) -> std::io::Result<Self> {
+    /// `tick` raises the epoch.
+    pub(crate) fn start(mut tick: impl FnMut() + Send + 'static) -> std::io::Result<Self> {
         let shared = Arc::new(Shared {
             running: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
@@ -37,7 +37,7 @@ impl Ticker {
                         thread::park();
                     } else {
                         thread::sleep(TICK);
-                        engine.increment_epoch();
+                        tick();
                     }
                 }
             })?;
@@ -47,7 +47,7 @@ impl Ticker {
         })
     }
 
-    /// Keeps the epoch rising until the guard is dropped.
+    /// Keeps it ticking until the guard is dropped.
     pub(crate) fn run(self: &Arc<Self>) -> Running {
         if self.shared.running.fetch_add(1, Ordering::AcqRel) == 0 {
             self.thread.unpark();
@@ -65,7 +65,7 @@ impl Drop for Ticker {
     }
 }
 
-/// While it lives the epoch rises.
+/// While it lives the clock ticks.
 #[derive(Debug)]
 pub(crate) struct Running {
     ticker: Arc<Ticker>,
@@ -74,5 +74,39 @@ pub(crate) struct Running {
 impl Drop for Running {
     fn drop(&mut self) {
         self.ticker.shared.running.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+    use std::time::Instant;
+
+    #[test]
+    fn it_ticks_while_something_runs_and_rests_otherwise() {
+        let ticks = Arc::new(AtomicU64::new(0));
+        let counter = ticks.clone();
+        let tick = move || {
+            counter.fetch_add(1, Ordering::SeqCst);
+        };
+        let ticker = Arc::new(Ticker::start(tick).unwrap());
+        let seen = || ticks.load(Ordering::SeqCst);
+        assert_eq!(seen(), 0, "nothing has run yet");
+        for _ in 0..3 {
+            let (one, other) = (ticker.run(), ticker.run());
+            drop(one);
+            // The other one still runs.
+            let (before, begin) = (seen(), Instant::now());
+            while seen() < before + 5 {
+                assert!(begin.elapsed() < Duration::from_secs(30), "it stands still");
+                thread::sleep(TICK);
+            }
+            drop(other);
+            // One tick may be under way.
+            let at_rest = seen() + 1;
+            thread::sleep(TICK * 30);
+            assert!(seen() <= at_rest, "{} after {at_rest}", seen());
+        }
     }
 }

@@ -24,6 +24,8 @@ pub(crate) fn ticks(time: Duration) -> u64 {
 #[derive(Debug)]
 pub(crate) struct TimeLimit {
     limit: Duration,
+    /// The limit in epochs, reckoned once.
+    limit_ticks: u64,
     /// When the run began, by both clocks.
     begin: Instant,
     begin_processor: Duration,
@@ -38,6 +40,7 @@ impl TimeLimit {
     pub(crate) fn begin(limit: Duration) -> Self {
         Self {
             limit,
+            limit_ticks: ticks(limit),
             begin: Instant::now(),
             begin_processor: processor_time(),
             running: limit,
@@ -49,7 +52,7 @@ impl TimeLimit {
     pub(crate) fn begin_call(&mut self) -> u64 {
         self.running = self.limit;
         self.first_look = None;
-        ticks(self.limit)
+        self.limit_ticks
     }
 
     /// The epochs granted are over: how many more there are, `None` for none.
@@ -86,6 +89,7 @@ mod tests {
     fn limit() -> TimeLimit {
         TimeLimit {
             limit: ms(10),
+            limit_ticks: ticks(ms(10)),
             begin: Instant::now(),
             begin_processor: ms(100),
             running: ms(10),
