@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use minimq_filter_engine::{Filter, FilterContext, FilterHash, Instance};
@@ -12,6 +13,8 @@ use crate::statistics::{Counts, Statistics};
 
 /// How long a filter that timed out is left alone, first and at most; doubled each time.
 const BACK_OFF: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+/// A filter is quick once so many batches in a row took less than this time each.
+const QUICK: (u32, Duration) = (16, Duration::from_micros(500));
 /// With so many failures in a row a filter is called failing.
 const FAILING: u64 = 20;
 
@@ -45,6 +48,8 @@ pub(crate) struct ActiveFilter {
     slot: Slot,
     statistics: Mutex<Statistics>,
     back_off: Mutex<BackOff>,
+    /// Quick batches in a row.
+    quick: AtomicU32,
 }
 
 impl ActiveFilter {
@@ -56,6 +61,7 @@ impl ActiveFilter {
             slot: Slot::default(),
             statistics: Mutex::default(),
             back_off: Mutex::default(),
+            quick: AtomicU32::new(0),
         }
     }
 
@@ -104,6 +110,22 @@ impl ActiveFilter {
     /// It ran a batch within its time.
     pub(crate) fn was_in_time(&self) {
         *self.back_off.lock() = BackOff::default();
+    }
+
+    /// A batch took so long.
+    pub(crate) fn took(&self, time: Duration) {
+        // Batches of one filter run one after the other.
+        let row = if time < QUICK.1 {
+            self.quick.load(Ordering::Relaxed).saturating_add(1)
+        } else {
+            0
+        };
+        self.quick.store(row, Ordering::Relaxed);
+    }
+
+    /// Whether it has shown that its batches take no time worth speaking of.
+    pub(crate) fn is_quick(&self) -> bool {
+        self.quick.load(Ordering::Relaxed) >= QUICK.0
     }
 
     /// How long it is still left alone.
@@ -227,6 +249,24 @@ mod tests {
     }
 
     #[test]
+    fn it_is_quick_after_quick_batches_in_a_row_until_one_is_not() {
+        let filter = filter();
+        let quick = || {
+            for _ in 0..15 {
+                filter.took(Duration::from_micros(400));
+            }
+        };
+        quick();
+        assert!(!filter.is_quick());
+        filter.took(Duration::ZERO);
+        assert!(filter.is_quick());
+        filter.took(Duration::from_micros(500));
+        assert!(!filter.is_quick());
+        quick();
+        assert!(!filter.is_quick(), "it begins anew");
+    }
+
+    #[test]
     fn with_twenty_failures_in_a_row_it_is_called_failing() {
         let (filter, now) = (filter(), Instant::now());
         let fail = |times| {
@@ -248,6 +288,59 @@ mod tests {
             ..Counts::default()
         });
         assert_eq!(filter.figures(1, now).state, "active");
+    }
+
+    /// What is written to the log.
+    #[derive(Clone, Default)]
+    struct Log(Arc<Mutex<Vec<u8>>>);
+
+    impl std::io::Write for Log {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0.lock().extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn its_figures_go_to_the_log_when_there_are_new_ones() {
+        let (filter, log) = (filter(), Log::default());
+        let writer = log.clone();
+        let subscriber = tracing_subscriber::fmt()
+            .with_ansi(false)
+            .with_writer(move || writer.clone())
+            .finish();
+        tracing::subscriber::with_default(subscriber, || {
+            let now = Instant::now();
+            filter.log_news(1, now);
+            assert!(log.0.lock().is_empty(), "it has seen nothing yet");
+            filter.count(Counts {
+                matched: 2,
+                dropped: 5,
+                failed: 1,
+                failed_at_end: 1,
+                nanos: vec![300; 8],
+                ..Counts::default()
+            });
+            filter.log_news(3, now);
+            let lines = String::from_utf8(std::mem::take(&mut *log.0.lock())).unwrap();
+            for figure in [
+                "topic=\"T\" group=\"G\" class=\"C\"",
+                "received=8 matched=2 dropped=5 failed=1",
+                "p50_ns=3",
+                "p99_ns=3",
+                "memory=0 state=\"active\"",
+                &format!("hash=\"{}\" users=3", filter.hash()),
+            ] {
+                assert!(lines.contains(figure), "{figure}: {lines}");
+            }
+            assert_eq!(lines.lines().count(), 1, "{lines}");
+            filter.log_news(3, now);
+            assert!(log.0.lock().is_empty(), "nothing new");
+        });
     }
 
     #[test]

@@ -1,5 +1,9 @@
-//! The messages of one pull through one filter: on threads of their own number, one batch a filter at a time, within
-//! a limit of time. What is kept are slices of what the broker sent, byte for byte.
+//! The messages of one pull through one filter: one batch a filter at a time, within a limit of time. What is kept are
+//! slices of what the broker sent, byte for byte.
+//!
+//! Filters run on threads of their own number. Handing a batch to another thread and back takes many times longer than
+//! an ordinary filter needs for it, so one that has shown itself quick runs at once where it is wanted, with a limit so
+//! short that nobody else notices; a batch that passes this limit goes to the threads, and so do the filter's next ones.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,6 +16,22 @@ use tokio::sync::Semaphore;
 use crate::active_filter::ActiveFilter;
 use crate::config::ErrorPolicy;
 use crate::statistics::Counts;
+
+/// What a filter that runs at once has for a message and for a batch.
+const AT_ONCE: Times = Times {
+    message: Some(Duration::from_millis(1)),
+    batch: Duration::from_millis(2),
+};
+
+/// Limits of time.
+#[derive(Debug, Clone, Copy)]
+struct Times {
+    /// Processor time for a message; beyond it the message is undecided. `None`: the engine's own limit, and passing it is
+    /// a failure.
+    message: Option<Duration>,
+    /// Time for all messages; the rest is undecided.
+    batch: Duration,
+}
 
 /// How a batch ended.
 #[derive(Debug, PartialEq, Eq)]
@@ -43,6 +63,8 @@ pub(crate) struct Batch {
     pub(crate) kept: Vec<Bytes>,
     /// How it ended.
     pub(crate) end: End,
+    /// It came further than nowhere.
+    decided: bool,
 }
 
 /// Runs batches.
@@ -50,7 +72,7 @@ pub(crate) struct Batch {
 pub(crate) struct BatchRunner {
     threads: Arc<Semaphore>,
     policy: ErrorPolicy,
-    budget: Duration,
+    times: Times,
 }
 
 impl BatchRunner {
@@ -59,7 +81,10 @@ impl BatchRunner {
         Self {
             threads: Arc::new(Semaphore::new(threads)),
             policy,
-            budget,
+            times: Times {
+                message: None,
+                batch: budget,
+            },
         }
     }
 
@@ -71,11 +96,17 @@ impl BatchRunner {
         body: Bytes,
     ) -> Result<Batch, String> {
         let mut slot = filter.slot().clone().lock_owned().await;
+        if filter.is_quick() {
+            let batch = run(filter, &mut slot, &body, self.policy, AT_ONCE);
+            if batch.decided {
+                return Ok(batch);
+            }
+        }
         // The semaphore is never closed.
         let permit = self.threads.clone().acquire_owned().await;
-        let (filter, policy, budget) = (filter.clone(), self.policy, self.budget);
+        let (filter, policy, times) = (filter.clone(), self.policy, self.times);
         let work = move || {
-            let batch = run(&filter, &mut slot, &body, policy, budget);
+            let batch = run(&filter, &mut slot, &body, policy, times);
             drop((slot, permit));
             batch
         };
@@ -121,17 +152,20 @@ fn run(
     slot: &mut Option<Instance>,
     body: &Bytes,
     policy: ErrorPolicy,
-    budget: Duration,
+    times: Times,
 ) -> Batch {
+    let begin = Instant::now();
     let mut collected = Collected {
         body,
         kept: Vec::new(),
         counts: Counts::default(),
     };
-    let end = run_all(filter, slot, &mut collected, policy, budget);
+    let end = run_all(filter, slot, &mut collected, policy, times);
+    filter.took(begin.elapsed());
+    let decided = collected.counts.received() > 0 || !matches!(end, End::Undecided(_));
     let kept = collected.slices();
     filter.count(collected.counts);
-    Batch { kept, end }
+    Batch { kept, end, decided }
 }
 
 fn run_all(
@@ -139,7 +173,7 @@ fn run_all(
     slot: &mut Option<Instance>,
     collected: &mut Collected<'_>,
     policy: ErrorPolicy,
-    budget: Duration,
+    times: Times,
 ) -> End {
     let begin = Instant::now();
     let mut records = split_records(collected.body.clone());
@@ -156,7 +190,7 @@ fn run_all(
                 };
             }
         };
-        if collected.counts.received() > 0 && begin.elapsed() >= budget {
+        if collected.counts.received() > 0 && begin.elapsed() >= times.batch {
             return End::Undecided(offset);
         }
         let instance = match filter.instance(slot) {
@@ -164,13 +198,19 @@ fn run_all(
             Err(error) => return does_not_start(filter, collected, offset, &error),
         };
         // As long as this instance can go on.
-        let mut batch = instance.batch();
+        let mut batch = match times.message {
+            Some(limit) => instance.batch_within(limit),
+            None => instance.batch(),
+        };
         let mut last = Instant::now();
         while let Some(Ok(view)) = &next {
-            if collected.counts.received() > 0 && last.duration_since(begin) >= budget {
+            if collected.counts.received() > 0 && last.duration_since(begin) >= times.batch {
                 return End::Undecided(view.queue_offset());
             }
             let verdict = batch.run(view);
+            if times.message.is_some() && matches!(verdict, Err(Failure::TimedOut(_))) {
+                return End::Undecided(view.queue_offset());
+            }
             let now = Instant::now();
             collected
                 .counts

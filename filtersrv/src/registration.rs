@@ -12,8 +12,9 @@ use minimq_protocol::header::{
     PullMessageRequest, RegisterFilterServerRequest, RegisterFilterServerResponse,
 };
 use minimq_protocol::sys_flag::pull as pull_flag;
-use minimq_remoting::{Client, RequestSigner};
+use minimq_remoting::{CallError, Client, Connection, RequestSigner};
 use tokio::sync::watch;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::config::FiltersrvConfig;
@@ -22,6 +23,23 @@ use crate::config::FiltersrvConfig;
 const TIMEOUT: Duration = Duration::from_secs(3);
 /// Pause after a failed registration, first and at most.
 const PAUSE: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(30));
+
+/// The pauses after failed registrations.
+#[derive(Debug)]
+struct BackOff(Duration);
+
+impl BackOff {
+    fn new() -> Self {
+        Self(PAUSE.0)
+    }
+
+    /// The pause after one more failure: twice the one before, up to the longest.
+    fn next(&mut self) -> Duration {
+        let pause = self.0;
+        self.0 = (pause * 2).min(PAUSE.1);
+        pause
+    }
+}
 
 /// What the broker says of itself.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -76,57 +94,55 @@ impl Registration {
 
     /// Keeps this server registered until `stop`, and takes it off the list then.
     pub(crate) async fn keep(self: Arc<Self>, stop: CancellationToken) {
-        let mut pause = PAUSE.0;
+        let mut back_off = BackOff::new();
         loop {
+            let soonest = Instant::now() + PAUSE.0;
             let attempt = tokio::select! {
                 attempt = self.register() => attempt,
                 () = stop.cancelled() => break,
             };
-            let wait = match attempt {
-                Ok(identity) => {
-                    pause = PAUSE.0;
-                    self.learn(identity).await;
-                    self.interval
+            let (wait, connection) = match attempt {
+                Ok((connection, identity)) => {
+                    back_off = BackOff::new();
+                    self.learn(identity, &connection).await;
+                    (self.interval, Some(connection))
                 }
                 Err(reason) => {
+                    let pause = back_off.next();
                     tracing::warn!(
                         broker = self.broker,
                         reason,
                         "registration failed, next attempt in {} s",
                         pause.as_secs()
                     );
-                    let wait = pause;
-                    pause = (pause * 2).min(PAUSE.1);
-                    wait
+                    (pause, None)
                 }
             };
             tokio::select! {
                 () = stop.cancelled() => break,
                 () = tokio::time::sleep(wait) => {}
-                () = self.lost() => tracing::warn!(broker = self.broker, "the connection to the broker was lost"),
+                () = closed(connection.as_ref()) => {
+                    tracing::warn!(broker = self.broker, "the connection to the broker was lost");
+                    // At once, but not again and again to a broker that takes each registration and hangs up.
+                    tokio::select! {
+                        () = stop.cancelled() => break,
+                        () = tokio::time::sleep_until(soonest) => {}
+                    }
+                }
             }
         }
         self.client.close_all();
     }
 
-    /// The registration's connection has ended; never, if there is none.
-    async fn lost(&self) {
-        match self.client.connection(&self.broker) {
-            Some(connection) => connection.closed().await,
-            None => std::future::pending().await,
-        }
-    }
-
-    async fn register(&self) -> Result<BrokerIdentity, String> {
+    /// The connection that is registered now, and what the broker says of itself.
+    async fn register(&self) -> Result<(Connection, BrokerIdentity), String> {
         let header = RegisterFilterServerRequest {
             filter_server_addr: self.address(),
         };
         let command = Command::request_with(request::REGISTER_FILTER_SERVER, &header);
-        let answer = self
-            .client
-            .call(&self.broker, command, TIMEOUT)
-            .await
-            .map_err(|error| error.to_string())?;
+        let failed = |error: CallError| error.to_string();
+        let connection = self.client.connect(&self.broker).await.map_err(failed)?;
+        let answer = connection.call(command, TIMEOUT).await.map_err(failed)?;
         if answer.code != response::SUCCESS {
             return Err(format!(
                 "the broker answers {}: {}",
@@ -136,13 +152,14 @@ impl Registration {
         }
         let header: RegisterFilterServerResponse<'_> =
             answer.header().map_err(|error| error.to_string())?;
-        Ok(BrokerIdentity {
+        let identity = BrokerIdentity {
             name: header.broker_name.to_owned(),
             id: header.broker_id,
-        })
+        };
+        Ok((connection, identity))
     }
 
-    async fn learn(&self, identity: BrokerIdentity) {
+    async fn learn(&self, identity: BrokerIdentity, connection: &Connection) {
         let new = self
             .known
             .send_replace(Some(identity.clone()))
@@ -154,12 +171,12 @@ impl Registration {
                 address = self.address(),
                 "registered"
             );
-            self.check_rights().await;
+            self.check_rights(connection).await;
         }
     }
 
     /// A pull of the broker's own test topic: says in the log when the account may not subscribe.
-    async fn check_rights(&self) {
+    async fn check_rights(&self, connection: &Connection) {
         let header = PullMessageRequest {
             consumer_group: "FILTERSRV_CONSUMER",
             topic: "SELF_TEST_TOPIC",
@@ -169,7 +186,7 @@ impl Registration {
             ..PullMessageRequest::default()
         };
         let command = Command::request_with(request::PULL_MESSAGE, &header);
-        if let Ok(answer) = self.client.call(&self.broker, command, TIMEOUT).await
+        if let Ok(answer) = connection.call(command, TIMEOUT).await
             && answer.remark().contains("AclException")
         {
             tracing::error!(
@@ -177,6 +194,14 @@ impl Registration {
                 "the account accessKey of this filter server may not subscribe at the broker: give it SUB on the topics and groups it filters for"
             );
         }
+    }
+}
+
+/// The registration's connection has ended; never, if there is none.
+async fn closed(connection: Option<&Connection>) {
+    match connection {
+        Some(connection) => connection.closed().await,
+        None => std::future::pending().await,
     }
 }
 
@@ -206,5 +231,17 @@ impl RequestSigner for Signer {
             .filter(|(key, _)| *key != UNIQUE_KEY_QUERY && *key != SIGNATURE);
         let signature = self.key.sign(signed, &request.body);
         request.ext.push(SIGNATURE, &signature);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_half_a_minute() {
+        let mut back_off = BackOff::new();
+        let pauses: Vec<u64> = (0..7).map(|_| back_off.next().as_secs()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 30, 30]);
     }
 }

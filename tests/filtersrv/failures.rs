@@ -56,7 +56,7 @@ async fn connections_cut_between_members_with_different_filters_lose_no_message_
     let mut server =
         FilterServer::start(&cluster.brokers()[0], &["filterServerIP=127.0.0.2"]).await;
     let port = server.address.rsplit(':').next().unwrap();
-    let relay = Relay::start(
+    let (relay, _) = Relay::start(
         server.address.parse().unwrap(),
         format!("127.0.0.1:{port}").parse().unwrap(),
     )

@@ -1,7 +1,6 @@
-//! The program with its log, routes, consumers that write down what they get, and a relay whose connections can be cut.
+//! The program with its log, routes, and consumers that write down what they get.
 
 use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
 use std::process::{Child, Command as Process, ExitStatus, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -12,13 +11,10 @@ use minimq_protocol::Command;
 use minimq_protocol::body::{FilterServerStats, TopicConfig, TopicRouteData};
 use minimq_protocol::code::request;
 use rustix::process::{Pid, Signal, kill_process};
-use tokio::io::copy_bidirectional;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::task::JoinHandle;
+
+pub(crate) use crate::shared::*;
 
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
-/// The example that keeps every third `SequenceId` above ten.
-pub(crate) const SEQUENCE_ID: &str = include_str!("../../filtersrv/examples/sequence_id.wat");
 
 /// The program; ends with the test.
 pub(crate) struct FilterServer {
@@ -265,58 +261,4 @@ pub(crate) async fn lag(client: &Client, group: &str, topic: &str) -> Option<i64
             .map(|queue| queue.broker_offset - queue.consumer_offset)
             .sum(),
     )
-}
-
-/// Keeps messages whose `SequenceId` divided by `by` leaves `rest`.
-pub(crate) fn modulo(by: u32, rest: u32) -> String {
-    format!(
-        r#"(module (import "minimq" "property_i64" (func $i64 (param i32 i32 i32) (result i32)))
-          (memory (export "memory") 1) (data (i32.const 0) "SequenceId")
-          (func (export "minimq_filter_abi_1"))
-          (func (export "filter") (result i32)
-            (drop (call $i64 (i32.const 0) (i32.const 10) (i32.const 16)))
-            (i64.eq (i64.rem_s (i64.load (i32.const 16)) (i64.const {by})) (i64.const {rest}))))"#
-    )
-}
-
-/// Passes connections on; all of them can be cut.
-pub(crate) struct Relay {
-    accepting: JoinHandle<()>,
-    carried: Arc<Mutex<Vec<JoinHandle<()>>>>,
-}
-
-impl Relay {
-    pub(crate) async fn start(from: SocketAddr, to: SocketAddr) -> Self {
-        let listener = TcpListener::bind(from).await.unwrap();
-        let carried: Arc<Mutex<Vec<JoinHandle<()>>>> = Arc::default();
-        let carrying = carried.clone();
-        let accepting = tokio::spawn(async move {
-            while let Ok((mut near, _)) = listener.accept().await {
-                let carry = tokio::spawn(async move {
-                    if let Ok(mut far) = TcpStream::connect(to).await {
-                        let _ = copy_bidirectional(&mut near, &mut far).await;
-                    }
-                });
-                carrying.lock().unwrap().push(carry);
-            }
-        });
-        Self { accepting, carried }
-    }
-
-    /// Cuts every connection; how many there were.
-    pub(crate) fn cut(&self) -> usize {
-        let mut carried = self.carried.lock().unwrap();
-        let open = carried.iter().filter(|carry| !carry.is_finished()).count();
-        for carry in carried.drain(..) {
-            carry.abort();
-        }
-        open
-    }
-}
-
-impl Drop for Relay {
-    fn drop(&mut self) {
-        self.accepting.abort();
-        self.cut();
-    }
 }

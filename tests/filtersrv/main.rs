@@ -4,4 +4,6 @@
 mod failures;
 mod harness;
 mod program;
+#[path = "../../filtersrv/tests/server/shared.rs"]
+mod shared;
 mod subscriptions;

@@ -231,3 +231,32 @@ async fn what_is_under_way_is_told() {
     member.client.close(&member.server);
     until("it is gone", || server.figures().pulls == 0).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_filter_that_was_quick_for_long_and_then_loops_ends_as_any_other() {
+    const PULL: i64 = 32;
+    let broker = FakeBroker::start(|pull| {
+        let body = records(pull.queue_offset, PULL);
+        Some(answer(0, pull.queue_offset + PULL, body))
+    });
+    let server = filter_server(&broker.addr(), &[]).await;
+    let member = Member::new(server.local_addr(), "CG", "T");
+    let at = 200 * PULL + 5;
+    member.uploaded(fails_at(at as u32, "(loop (br 0))")).await;
+    // What comes before it is answered.
+    assert_eq!(member.consume(0, at).await.len() as i64, at);
+    let pulled = member.pull(at).await;
+    assert_eq!((pulled.code, pulled.records.len()), (1, 0));
+    assert!(
+        pulled.remark.contains("took longer than 10 ms"),
+        "{}",
+        pulled.remark
+    );
+    let figures = server.figures();
+    let filter = &figures.filters[0];
+    assert_eq!(
+        (filter.matched, filter.failed, filter.state.as_str()),
+        (at, 1, "backing off"),
+        "{figures:?}"
+    );
+}

@@ -6,6 +6,7 @@ mod hostile;
 mod limits;
 mod pulls;
 mod repository;
+mod shared;
 mod stock;
 mod story;
 mod support;

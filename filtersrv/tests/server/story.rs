@@ -1,10 +1,12 @@
 //! The story the project began with, and what happens when parts of it go away.
 
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use minimq_common::clock::Clock;
 use minimq_common::config::{Config, Sources};
+use minimq_filtersrv::FilterServer;
 use minimq_namesrv::{NameServer, NamesrvConfig};
 use minimq_protocol::Command;
 use minimq_protocol::body::TopicRouteData;
@@ -13,6 +15,7 @@ use minimq_protocol::header::{
     GetRouteInfoRequest, QueryConsumerOffsetRequest, QueryConsumerOffsetResponse,
 };
 use minimq_protocol::sys_flag::pull as pull_flag;
+use parking_lot::Mutex;
 
 use crate::support::*;
 
@@ -255,6 +258,47 @@ async fn filter_04_after_a_restart_of_the_broker_the_filter_server_is_listed_aga
     assert_eq!(ids, (12..50).step_by(3).collect::<Vec<_>>());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_registration_is_tried_again_after_growing_pauses() {
+    let attempts = Arc::new(Mutex::new(Vec::new()));
+    let log = attempts.clone();
+    let broker = FakeBroker::start_refusing(2, move |command| {
+        if command.code == request::REGISTER_FILTER_SERVER {
+            log.lock().push(Instant::now());
+        }
+    });
+    let server = FilterServer::start(&config(&broker.addr(), &[])).unwrap();
+    tokio::time::timeout(TIMEOUT, server.registered())
+        .await
+        .expect("it does not give up");
+    let attempts = attempts.lock().clone();
+    let pauses: Vec<Duration> = attempts.windows(2).map(|two| two[1] - two[0]).collect();
+    assert_eq!(pauses.len(), 2);
+    assert!(
+        pauses[0] >= Duration::from_millis(990) && pauses[1] >= Duration::from_millis(1990),
+        "{pauses:?}"
+    );
+}
+
+/// The connection is lost, not the broker: there is no pause before the next attempt.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_connection_is_made_again_at_once() {
+    let (seen, mut registrations) = tokio::sync::mpsc::unbounded_channel();
+    let broker = FakeBroker::start_raw(move |command| {
+        if command.code == request::REGISTER_FILTER_SERVER {
+            let _ = seen.send(Instant::now());
+        }
+    });
+    let near = "127.0.0.1:0".parse().unwrap();
+    let (relay, near) = Relay::start(near, broker.server.local_addr()).await;
+    let server = filter_server(&near.to_string(), &["registerInterval=25000"]).await;
+    assert!(registrations.recv().await.is_some());
+    relay.cut();
+    let again = tokio::time::timeout(Duration::from_secs(20), registrations.recv());
+    assert!(again.await.expect("before the next regular one").is_some());
+    drop(server);
+}
+
 async fn route(name_server: SocketAddr, topic: &str) -> Option<TopicRouteData> {
     let header = GetRouteInfoRequest {
         topic,
@@ -281,7 +325,7 @@ async fn routes_list_filter_servers_while_they_are_there() {
         &folder.path().join("kv.json").display().to_string(),
     );
     let keys = Config::load_with(&sources, NamesrvConfig::finish, Clock::system()).unwrap();
-    let names = NameServer::start(std::sync::Arc::new(keys)).unwrap();
+    let names = NameServer::start(Arc::new(keys)).unwrap();
     let sets = [format!("namesrvAddr={}", names.local_addr())];
     let broker = broker(&folder.path().join("store"), 0, &sets).await;
     let addr = broker.local_addr();

@@ -4,6 +4,7 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -26,9 +27,9 @@ use minimq_remoting::{
     Answers, Client, ClientConfig, Connection, Server, ServerConfig, ServerHandle, Service,
 };
 
+pub(crate) use crate::shared::*;
+
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
-/// The example that the documentation shows.
-pub(crate) const SEQUENCE_ID: &str = include_str!("../../examples/sequence_id.wat");
 
 /// Waits for a condition; says which one never came.
 pub(crate) async fn until(what: &str, mut holds: impl FnMut() -> bool) {
@@ -340,18 +341,6 @@ pub(crate) fn module(code: &str) -> String {
     )
 }
 
-/// Keeps messages whose `SequenceId` divided by `by` leaves `rest`.
-pub(crate) fn modulo(by: u32, rest: u32) -> String {
-    format!(
-        r#"(module (import "minimq" "property_i64" (func $i64 (param i32 i32 i32) (result i32)))
-          (memory (export "memory") 1) (data (i32.const 0) "SequenceId")
-          (func (export "minimq_filter_abi_1"))
-          (func (export "filter") (result i32)
-            (drop (call $i64 (i32.const 0) (i32.const 10) (i32.const 16)))
-            (i64.eq (i64.rem_s (i64.load (i32.const 16)) (i64.const {by})) (i64.const {rest}))))"#
-    )
-}
-
 /// Traps, loops or answers its own error at the message whose `SequenceId` is `at`, and keeps the others.
 pub(crate) fn fails_at(at: u32, how: &str) -> String {
     format!(
@@ -375,6 +364,8 @@ type Script = Box<dyn Fn(&PullMessageRequest<'_>) -> Option<Command> + Send + Sy
 struct Scripted {
     script: Script,
     look: Box<dyn Fn(&Command) + Send + Sync>,
+    /// So many registrations are refused at first.
+    refusals: AtomicUsize,
 }
 
 impl Service for Scripted {
@@ -388,6 +379,9 @@ impl Service for Scripted {
         let id = command.id();
         (self.look)(&command);
         match command.code {
+            request::REGISTER_FILTER_SERVER if self.refuses() => {
+                answers.refuse(id, response::SYSTEM_ERROR, "not now");
+            }
             request::REGISTER_FILTER_SERVER => {
                 let header = RegisterFilterServerResponse {
                     broker_name: "fake",
@@ -403,6 +397,15 @@ impl Service for Scripted {
     }
 }
 
+impl Scripted {
+    fn refuses(&self) -> bool {
+        let one_less = |left: usize| left.checked_sub(1);
+        self.refusals
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less)
+            .is_ok()
+    }
+}
+
 impl FakeBroker {
     /// `script` makes the answer of each pull; `None` holds it for ever.
     pub(crate) fn start(
@@ -411,15 +414,25 @@ impl FakeBroker {
         Self::serve(Scripted {
             script: Box::new(script),
             look: Box::new(|_| ()),
+            refusals: AtomicUsize::new(0),
         })
     }
 
     /// Has nothing new, and shows each request as it comes.
     pub(crate) fn start_raw(look: impl Fn(&Command) + Send + Sync + 'static) -> Self {
+        Self::start_refusing(0, look)
+    }
+
+    /// As [`Self::start_raw`], but refuses the first registrations.
+    pub(crate) fn start_refusing(
+        refusals: usize,
+        look: impl Fn(&Command) + Send + Sync + 'static,
+    ) -> Self {
         let script = |_: &PullMessageRequest<'_>| Some(answer(19, 0, Bytes::new()));
         Self::serve(Scripted {
             script: Box::new(script),
             look: Box::new(look),
+            refusals: AtomicUsize::new(refusals),
         })
     }
 
