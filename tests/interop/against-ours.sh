@@ -9,7 +9,8 @@ groups=("$@")
 
 root=$(mktemp -d)
 stop_all() {
-  for file in "$root"/*/*.pid; do
+  # Filter servers first: one that outlives its broker looks for it at the same port, where another run may have one by then.
+  for file in "$root"/*/filtersrv.pid "$root"/*/*.pid; do
     [ -f "$file" ] || continue
     local pid; pid=$(cat "$file")
     kill "$pid" 2>/dev/null || true
@@ -110,9 +111,14 @@ for group in "${groups[@]}"; do
       cluster filter
       "$bin/mqfiltersrv" --broker "127.0.0.1:$(sed -n 's/^listenPort=//p' "$dir/broker.conf")" --listen 127.0.0.1:0 >"$dir/filtersrv.log" 2>&1 &
       echo $! >"$dir/filtersrv.pid"
-      # A stock consumer can only upload a string: the text form, and base64 of the binary one.
-      base64 -w 0 "$(filtersrv/examples/build.sh | grep sequence_id)" >"$dir/sequence_id.base64"
-      for module in "$PWD/filtersrv/examples/sequence_id.wat" "$dir/sequence_id.base64"; do
+      # A stock consumer can only upload a string: the text form, and base64 of the binary one, whatever made that.
+      modules=("$PWD/filtersrv/examples/sequence_id.wat")
+      for module in $(filtersrv/examples/build.sh | grep sequence_id); do
+        modules+=("$dir/$(basename "$module").base64")
+        base64 -w 0 "$module" >"${modules[-1]}"
+      done
+      for module in "${modules[@]}"; do
+        echo "-- $(basename "$module")"
         CLIENTS=java4 OPTIONS="filter=$module class=org.example.SequenceId" suites filter
       done
       ;;

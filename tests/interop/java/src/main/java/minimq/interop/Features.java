@@ -328,6 +328,31 @@ final class Features {
             await("all of them without a filter", () -> unfiltered.messages.size() == 101);
         });
 
+        c.check("filter-bodies", () -> {
+            String topic = c.topic("FilterBodies", 1), name = c.options.getOrDefault("class", "SequenceId");
+            await("a filter server in the route", 60, () -> !c.admin().examineTopicRouteInfo(topic).getFilterServerTable().isEmpty());
+            DefaultMQProducer plain = c.open(c.configured(new DefaultMQProducer(c.name("PFilterBodies"), c.hook)), DefaultMQProducer::shutdown);
+            plain.setCompressMsgBodyOverHowmuch(1 << 20);
+            plain.start();
+            List<String> want = new ArrayList<>();
+            for (int size = 8191; size <= 8193; size++) {
+                // Of the shared producer's every body from 4 KiB on is compressed.
+                for (DefaultMQProducer producer : List.of(plain, c.producer())) {
+                    String body = ("0123456789" + size + producer.getProducerGroup()).repeat(1000).substring(0, size);
+                    Message m = message(topic, null, body);
+                    m.putUserProperty("SequenceId", "12");
+                    producer.send(m);
+                    want.add(body);
+                }
+            }
+            List<Integer> stored = c.readAll(topic).stream().map(MessageExt::getStoreSize).toList();
+            that(stored.stream().filter(size -> size < 1000).count() == 3 && stored.stream().filter(size -> size > 8191).count() == 3,
+                "three are stored compressed, three are not: " + stored);
+            DefaultMQPushConsumer consumer = c.consumer(c.name("GFilterBodies"));
+            consumer.subscribe(topic, name, Files.readString(Path.of(c.options.get("filter"))));
+            c.push(consumer).awaitExactly(want);
+        });
+
         c.check("filter-retry", () -> {
             String topic = c.topic("FilterRetry", 1), name = c.options.getOrDefault("class", "SequenceId");
             await("a filter server in the route", 60, () -> !c.admin().examineTopicRouteInfo(topic).getFilterServerTable().isEmpty());
