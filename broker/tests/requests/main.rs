@@ -14,3 +14,4 @@ mod support;
 mod tls;
 mod transaction_crashes;
 mod transactions;
+mod warnings;
