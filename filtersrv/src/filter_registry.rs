@@ -84,7 +84,7 @@ impl FilterRegistry {
     }
 
     /// Takes an upload that brings nothing new: the filter is known, or, by the original's rule, checksum 0 does not
-    /// replace what is there. `false`: it has to be compiled and installed.
+    /// replace what serves this connection. `false`: it has to be compiled and installed.
     pub(crate) fn repeat(&mut self, head: &UploadHead, now: Instant) -> bool {
         let Some(entry) = self.entries.get_mut(&head.key) else {
             return false;
@@ -93,7 +93,10 @@ impl FilterRegistry {
             upload.filter.hash() == head.hash && upload.filter.class_name == head.class_name
         };
         let Some(at) = entry.uploads.iter().position(same) else {
-            return head.crc == 0 && !entry.uploads.is_empty();
+            let filled = !entry.uploads.is_empty();
+            let is_served =
+                |connection| matches!(self.choose(connection, &head.key, now), Choice::Filter(_));
+            return head.crc == 0 && head.connection.map_or(filled, is_served);
         };
         let mut upload = entry.uploads.remove(at);
         upload.uploaded = now;
@@ -460,6 +463,10 @@ mod tests {
         assert_eq!(s.chosen(1).unwrap(), 1);
         assert!(s.upload(1, 2, 5));
         assert_eq!(s.chosen(1).unwrap(), 2);
+        // A connection for which it is not clear what is there replaces nothing.
+        assert!(matches!(s.chosen(3), Err(Choice::Ambiguous)));
+        assert!(s.upload(3, 3, 0));
+        assert_eq!((s.chosen(1).unwrap(), s.chosen(3).unwrap()), (2, 3));
     }
 
     #[test]
