@@ -248,7 +248,14 @@ impl Engine {
                     self.refused.lock().remove(&queue);
                     let restarted = self.restarts.lock().remove(&queue).is_some();
                     let state = Arc::new(AssignedQueue::new(queue.clone(), start, !restarted));
-                    self.queues.lock().insert(queue.clone(), state.clone());
+                    {
+                        let mut queues = self.queues.lock();
+                        // The end takes away what is in this table: what came later would be pulled for ever.
+                        if self.stopping.is_cancelled() {
+                            break;
+                        }
+                        queues.insert(queue.clone(), state.clone());
+                    }
                     self.begin(state);
                     taken.push(queue);
                 }
