@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use minimq_client::{Client, Delivery, Filter, Message, Outcome, PushConsumer, StartFrom};
+use minimq_client::{Client, Delivery, Filter, Message, Outcome, PushConsumer};
 use parking_lot::Mutex;
 use support::applications::{counting, producer, reading, writing};
 use support::{Cluster, Seen, eventually};
@@ -293,90 +293,6 @@ async fn broadcast_reaches_everybody_and_goes_on_where_it_was() {
     assert_eq!(again.bodies(), ["new"]);
     first.shutdown().await;
     second.shutdown().await;
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_polled_consumer_commits_seeks_and_pauses() {
-    let cluster = Cluster::start().await;
-    cluster.topic("polled", 1).await;
-    let client = cluster.client().await;
-    let producer = producer(&client, "test-producer").await;
-    for n in 0..10 {
-        producer
-            .send(Message::new("polled", format!("{n}")))
-            .await
-            .unwrap();
-    }
-    let queue = client.route("polled").await.unwrap().readable[0].clone();
-    let admin = client.admin();
-    eventually("all are in the queue", async || {
-        admin.max_offset(&queue).await.unwrap() == 10
-    })
-    .await;
-    let consumer = client
-        .pull_consumer("polled-consumer")
-        .assign([queue.clone()])
-        .start_from(StartFrom::Beginning);
-    let consumer = consumer
-        .auto_commit(false)
-        .max_polled(4)
-        .start()
-        .await
-        .unwrap();
-    let wait = Duration::from_secs(20);
-    assert_eq!(consumer.poll(wait).await.unwrap().len(), 4);
-    assert_eq!(
-        consumer.positions()[&queue],
-        0,
-        "nothing is finished before it is committed"
-    );
-    consumer.commit().await.unwrap();
-    assert_eq!(consumer.committed(&queue).await.unwrap(), Some(4));
-    consumer.seek(&queue, 8).await.unwrap();
-    let next = consumer.poll(wait).await.unwrap();
-    assert_eq!((next[0].queue_offset(), next.len()), (8, 2));
-    assert!(consumer.seek(&queue, 11).await.is_err());
-    consumer.pause(std::slice::from_ref(&queue)).unwrap();
-    consumer.resume(std::slice::from_ref(&queue)).unwrap();
-    consumer.seek_to_begin(&queue).await.unwrap();
-    assert_eq!(consumer.poll(wait).await.unwrap()[0].queue_offset(), 0);
-    consumer.shutdown().await;
-    assert!(consumer.poll(wait).await.is_err());
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_stream_commits_only_what_was_acknowledged() {
-    let cluster = Cluster::start().await;
-    cluster.topic("stream", 1).await;
-    let client = cluster.client().await;
-    let producer = producer(&client, "test-producer").await;
-    for n in 0..5 {
-        producer
-            .send(Message::new("stream", format!("{n}")))
-            .await
-            .unwrap();
-    }
-    let start = async || {
-        let builder = client
-            .pull_consumer("stream-consumer")
-            .subscribe("stream", Filter::all());
-        builder
-            .start_from(StartFrom::Beginning)
-            .start()
-            .await
-            .unwrap()
-    };
-    let consumer = start().await;
-    let mut stream = consumer.messages();
-    stream.next().await.unwrap().ack();
-    let kept = stream.next().await.unwrap();
-    stream.next().await.unwrap().ack();
-    assert_eq!(kept.queue_offset(), 1);
-    consumer.shutdown().await;
-    assert!(stream.next().await.is_none());
-    let consumer = start().await;
-    let next = consumer.messages().next().await.unwrap();
-    assert_eq!(next.queue_offset(), 1, "the unacknowledged one comes again");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -349,7 +349,7 @@ impl PullConsumer {
             .await
     }
 
-    /// Offset of the first message of a queue at or after a time, ms since 1970.
+    /// Offset of the first message of a queue stored at or after a time, ms since 1970; of the last one if all are older.
     pub async fn offset_for_time(&self, queue: &MessageQueue, timestamp: i64) -> Result<i64> {
         let engine = self.engine();
         let queue = MessageQueue::new(

@@ -43,6 +43,7 @@ public final class Interop {
             case "pair-send": new Pair(checks).send(); break;
             case "pair-receive": new Pair(checks).receive(); break;
             case "mqadmin": new Mqadmin(checks).run(); break;
+            case "speed": new Speed(checks).run(); break;
             default:
                 System.err.println("no such suite: " + suite);
                 System.exit(2);
