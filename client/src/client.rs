@@ -335,6 +335,76 @@ mod tests {
         );
     }
 
+    #[test]
+    fn a_security_token_is_sent_and_signed() {
+        let account = Credentials::new("user", "12345678").security_token("token");
+        let mut request = Command::request(12);
+        account.sign(&mut request);
+        assert_eq!(request.ext.get(SECURITY_TOKEN), Some("token"));
+        let key = SigningKey::new("12345678");
+        let signed = key.sign([(ACCESS_KEY, "user"), (SECURITY_TOKEN, "token")], b"");
+        assert_eq!(request.ext.get(SIGNATURE), Some(&*signed));
+        assert!(!format!("{account:?}").contains("12345678"), "a secret");
+    }
+
+    /// An endpoint that gives each of these answers in turn, and the last one from then on.
+    async fn endpoint(answers: &'static [&'static str]) -> String {
+        use tokio::io::{AsyncReadExt, AsyncWriteExt};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/nsaddr", listener.local_addr().unwrap());
+        tokio::spawn(async move {
+            let mut turn = 0;
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let answer = answers[turn.min(answers.len() - 1)];
+                turn += 1;
+                let _ = stream.read(&mut [0; 1024]).await;
+                let _ = stream.write_all(answer.as_bytes()).await;
+            }
+        });
+        url
+    }
+
+    #[tokio::test]
+    async fn an_endpoint_is_asked_again_and_a_bad_answer_changes_nothing() {
+        assert_eq!(
+            ClientBuilder::default().settings.endpoint_period,
+            Duration::from_secs(120)
+        );
+        let url = endpoint(&[
+            "HTTP/1.1 200 OK\r\n\r\n127.0.0.1:1",
+            "HTTP/1.1 500 No\r\n\r\n127.0.0.1:2",
+            "",
+            "HTTP/1.1 200 OK\r\n\r\n127.0.0.1:3;127.0.0.1:1",
+        ]);
+        let mut builder = Client::builder().name_server_endpoint(url.await);
+        builder.settings.endpoint_period = Duration::from_millis(5);
+        let client = builder.build().await.unwrap();
+        loop {
+            match &*client.name_servers() {
+                [one] => assert_eq!(one, "127.0.0.1:1"),
+                many => break assert_eq!(many, ["127.0.0.1:3", "127.0.0.1:1"]),
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        let nobody = Client::builder().name_server_endpoint("http://127.0.0.1:1/x");
+        let error = nobody.build().await.unwrap_err();
+        assert!(
+            error.to_string().contains("http://127.0.0.1:1/x"),
+            "{error}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_client_is_known_by_its_instance_and_its_name_servers_can_be_replaced() {
+        let client = Client::builder()
+            .name_servers("127.0.0.1:1")
+            .instance("one");
+        let client = client.build().await.unwrap();
+        assert!(client.client_id().ends_with("@one"));
+        client.set_name_servers("127.0.0.1:2;127.0.0.1:3");
+        assert_eq!(client.name_servers(), ["127.0.0.1:2", "127.0.0.1:3"]);
+    }
+
     #[tokio::test]
     async fn without_a_name_server_there_is_no_client() {
         if std::env::var_os("NAMESRV_ADDR").is_none() {

@@ -239,3 +239,140 @@ impl Error {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn refused(code: i32) -> Error {
+        Error::Refused {
+            addr: "a:1".to_owned(),
+            code,
+            remark: "no".to_owned(),
+        }
+    }
+
+    fn send_failed(source: Error) -> Error {
+        Error::SendFailed {
+            topic: "t".to_owned(),
+            attempts: 3,
+            elapsed: Duration::from_millis(7),
+            brokers: "a,b".to_owned(),
+            source: Box::new(source),
+        }
+    }
+
+    fn not_connected() -> CallError {
+        CallError::Connect {
+            addr: "a:1".into(),
+            reason: "refused".into(),
+        }
+    }
+
+    /// With whether it is certain that nobody saw the request.
+    fn may_succeed_later() -> Vec<(Error, bool)> {
+        let text = || "t".to_owned();
+        let timed_out = CallError::Timeout {
+            peer: "a:1".into(),
+            code: 10,
+            timeout: Duration::from_secs(3),
+        };
+        vec![
+            (Error::Call(timed_out), false),
+            (Error::Call(not_connected()), true),
+            (refused(response::SYSTEM_BUSY), false),
+            (refused(response::SERVICE_NOT_AVAILABLE), false),
+            (refused(response::FLOW_CONTROL), false),
+            (send_failed(Error::Call(not_connected())), false),
+            (
+                Error::NameServers {
+                    tried: text(),
+                    source: not_connected(),
+                },
+                true,
+            ),
+            (
+                Error::TopicNotFound {
+                    topic: text(),
+                    remark: text(),
+                },
+                true,
+            ),
+            (
+                Error::NoQueue {
+                    topic: text(),
+                    wanted: "send to",
+                },
+                true,
+            ),
+            (
+                Error::BrokerNotFound {
+                    broker_name: text(),
+                },
+                true,
+            ),
+            (
+                Error::NoFilterServer {
+                    topic: text(),
+                    broker_addr: text(),
+                },
+                true,
+            ),
+            (
+                Error::Timeout {
+                    what: text(),
+                    after: Duration::ZERO,
+                },
+                false,
+            ),
+        ]
+    }
+
+    #[test]
+    fn every_error_says_whether_a_retry_makes_sense() {
+        for (error, never_sent) in may_succeed_later() {
+            assert!(error.is_retryable(), "{error}");
+            assert_eq!(error.never_sent(), never_sent, "{error}");
+        }
+        let text = || "t".to_owned();
+        let never = [
+            Error::NoNameServer,
+            refused(response::MESSAGE_ILLEGAL),
+            refused(response::REQUEST_CODE_NOT_SUPPORTED),
+            send_failed(refused(response::MESSAGE_ILLEGAL)),
+            Error::bad_answer("a:1", "x"),
+            Error::Message {
+                topic: text(),
+                reason: text(),
+            },
+            Error::Forbidden {
+                topic: text(),
+                reason: text(),
+            },
+            Error::invalid("what", "why"),
+            Error::GroupTaken {
+                kind: "producer",
+                group: text(),
+            },
+            Error::Closed,
+            Error::Io {
+                what: text(),
+                source: std::io::Error::other("x"),
+            },
+        ];
+        for error in never {
+            assert!(!error.is_retryable(), "{error}");
+        }
+    }
+
+    #[test]
+    fn an_error_tells_who_what_and_why() {
+        let error = send_failed(refused(response::SYSTEM_BUSY));
+        assert_eq!(error.code(), Some(response::SYSTEM_BUSY));
+        assert_eq!(Error::Closed.code(), None);
+        let text = error.to_string();
+        for part in ["topic t", "3 attempts", "7 ms", "a,b", "code 2", "no"] {
+            assert!(text.contains(part), "{part} is missing: {text}");
+        }
+    }
+}

@@ -84,6 +84,31 @@ async fn everything_goes_over_tls_and_in_both_header_encodings() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn who_does_not_answer_a_connection_is_given_up_after_the_time_set() {
+    // Nobody takes connections off its list: further ones get no answer at all.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let full = socket.listen(1).unwrap();
+    let addr = full.local_addr().unwrap();
+    let mut waiting = Vec::new();
+    loop {
+        let connecting = tokio::net::TcpStream::connect(addr);
+        match tokio::time::timeout(Duration::from_millis(300), connecting).await {
+            Ok(connected) => waiting.push(connected.unwrap()),
+            Err(_) => break,
+        }
+    }
+    let client = Client::builder()
+        .name_servers(addr.to_string())
+        .connect_timeout(Duration::from_millis(100))
+        .request_timeout(Duration::from_secs(600));
+    let error = client.build().await.unwrap().route("any").await;
+    let error = error.unwrap_err();
+    assert!(error.to_string().contains("100 ms"), "{error}");
+    assert!(error.is_retryable() && error.never_sent());
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn namespaces_keep_applications_apart() {
     let cluster = Cluster::start().await;
     let in_namespace = async |namespace: &str| {

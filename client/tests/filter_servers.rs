@@ -107,6 +107,36 @@ async fn without_a_filter_server_nothing_moves_and_nothing_is_lost() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_filter_can_be_a_file_and_a_missing_file_is_named() {
+    let cluster = Cluster::start().await;
+    cluster.topic("file", 1).await;
+    let server = cluster.filter_server().await;
+    let client = cluster.client().await;
+    send(&client, "file", 1..7).await;
+    let text = cluster.folder().join("even.wat");
+    let binary = cluster.folder().join("even.wasm");
+    std::fs::write(&text, EVEN).unwrap();
+    std::fs::write(&binary, wat::parse_str(EVEN).unwrap()).unwrap();
+    for path in [text, binary] {
+        let seen = Seen::default();
+        let filter = Filter::wasm_file(&path).unwrap();
+        let own = path.extension().unwrap().to_str().unwrap();
+        let consumer = reading(&client, own, "file").subscribe("file", filter);
+        let consumer = consumer.run(writing(&seen)).await.unwrap();
+        eventually("three pass", async || lengths(&seen) == even(7)).await;
+        consumer.shutdown().await;
+    }
+    let missing = cluster.folder().join("none.wasm");
+    let error = Filter::wasm_file(&missing).unwrap_err();
+    assert!(
+        error.to_string().contains(missing.to_str().unwrap()),
+        "{error}"
+    );
+    assert!(!error.is_retryable());
+    server.stop(Duration::ZERO).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_filter_server_that_forgot_gets_the_filter_again_at_once() {
     let cluster = Cluster::start().await;
     cluster.topic("again", 1).await;
