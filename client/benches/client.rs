@@ -96,7 +96,7 @@ async fn send(client: &Client, seconds: Duration) -> Result<()> {
     let count = run(seconds).await? as f64;
     let (time, used) = (begun.elapsed().as_secs_f64(), cpu()? - before);
     println!(
-        "send 1 KiB, one connection, {UNDER_WAY} under way: {:.0} messages/s, {:.0} % of a core, {:.2} µs of processor time a message",
+        "send 1 KiB, one connection, {UNDER_WAY} under way: {:.0} messages/s, {:.0} % of a core, {:.2} CPU seconds a million",
         count / time,
         100.0 * used / time,
         1e6 * used / count

@@ -58,7 +58,7 @@ choose() {
 }
 
 pair="pair-send pair-receive"
-both="basic restart transaction sql request-reply query trace acl tls $pair"
+both="basic restart transaction sql request-reply query trace acl tls speed $pair"
 for client in $clients; do
   jvm=(-Duser.home="$scratch" -Drocketmq.client.logRoot="$scratch/logs")
   [ "$client" = "${client%-rocketmq}" ] || jvm+=(-Drocketmq.serialize.type=ROCKETMQ)
