@@ -98,6 +98,35 @@ fn a_message_is_sent_and_found_by_each_of_its_names() {
     });
 }
 
+/// Case index-02: a broker finds by hash alone, in one topic and across topics.
+#[test]
+fn keys_of_one_hash_are_told_apart() {
+    let lab = Lab::shared();
+    for topic in ["AaAaT", "BBBBT"] {
+        lab.topic(topic, 1);
+        for key in ["AaAa", "BBBB"] {
+            let body = format!("{topic}-{key}");
+            lab.send(topic, &body, &format!("-k {key} -b broker-a -i 0"));
+        }
+    }
+    for topic in ["AaAaT", "BBBBT"] {
+        for key in ["AaAa", "BBBB"] {
+            let line = format!("queryMsgByKey -t {topic} -k {key} --output json");
+            let found: Value = until("the message in the index", || {
+                let found: Value = serde_json::from_str(&lab.line(&line).out).ok()?;
+                Some(found)
+            });
+            let bodies: Vec<_> = found
+                .as_array()
+                .unwrap()
+                .iter()
+                .map(|m| &m["body"])
+                .collect();
+            assert_eq!(bodies, [&json!(format!("{topic}-{key}"))], "{found}");
+        }
+    }
+}
+
 #[test]
 fn messages_are_printed_by_topic_queue_tag_and_time() {
     let lab = Lab::shared();

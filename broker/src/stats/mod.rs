@@ -253,7 +253,8 @@ impl Stats {
         self.generation.load(Ordering::Acquire)
     }
 
-    fn sample(&self, period: Period, now_ms: i64) {
+    /// Takes a sample of every item.
+    pub fn sample(&self, period: Period, now_ms: i64) {
         for table in &self.kinds {
             // Taken out first: a new name must not wait for all samples.
             let items: Vec<Arc<Item>> = table.read().values().cloned().collect();

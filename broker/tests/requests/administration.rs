@@ -189,6 +189,29 @@ async fn security_01_published_exploits_change_nothing_and_are_logged() {
     broker.stop().await;
 }
 
+/// 4.9.8 starts filter servers through a shell, 5 s after its start and every 30 s, with `rocketmqHome` in the command.
+/// `MINIMQ_SOAK_S` says for how long it is watched, up to 60 s.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn security_01_no_setting_starts_a_process() {
+    let soak = std::env::var("MINIMQ_SOAK_S").map_or(6, |text| text.parse().unwrap());
+    let folder = minimq_common::temporary::TemporaryFolder::new().unwrap();
+    let mark = folder.path().join("mark");
+    let fragment = format!("$(touch {0});touch {0} #", mark.display());
+    let home = format!("rocketmqHome={fragment}");
+    let broker = Harness::start(&["filterServerNums=1", &home]).await;
+    let own = std::fs::read_to_string("/proc/self/comm").unwrap();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(soak.min(60));
+    while std::time::Instant::now() < end {
+        let started = children();
+        assert!(started.iter().all(|name| *name == own), "{started:?}");
+        assert!(!mark.exists());
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let answer = broker.send("T", &[], "it serves").await;
+    assert_eq!(answer.code, 0);
+    broker.stop().await;
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_change_takes_effect_at_once_and_keeps_the_files_comments() {
     let folder = minimq_common::temporary::TemporaryFolder::new().unwrap();

@@ -249,6 +249,34 @@ async fn sql_06_what_does_not_compile_is_refused_everywhere() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_nested_too_deep_or_too_long_is_refused_everywhere_with_the_limit() {
+    use minimq_broker::filter::sql::{MAX_DEPTH, MAX_LENGTH};
+    let broker = with_message(&[("a", "5")]).await;
+    let nested = |levels: usize| format!("{}a = 5{}", "(".repeat(levels), ")".repeat(levels));
+    let long = |length: usize| {
+        let padding = length - "a = ''".len();
+        format!("a = '{}'", "x".repeat(padding))
+    };
+    let (deep, too_long) = (nested(MAX_DEPTH + 1), long(MAX_LENGTH + 1));
+    refused_everywhere(&broker, &[&deep, &too_long]).await;
+    for (bad, limit) in [
+        (&deep, format!("nested deeper than {MAX_DEPTH} levels")),
+        (&too_long, format!("at most {MAX_LENGTH} are accepted")),
+    ] {
+        let by_check = check(&broker, bad).await;
+        let by_pull = broker.pull("T", 0, ("SQL92", bad)).await;
+        for answer in [by_check, by_pull] {
+            assert!(answer.remark().contains(&limit), "{}", answer.remark());
+        }
+    }
+    // Up to the limits they are as any other; what is refused takes no other expression along.
+    matching(&broker, &[&nested(MAX_DEPTH / 2), "a = 5"]).await;
+    let longest = long(MAX_LENGTH);
+    assert_eq!(check(&broker, &longest).await.code, 0);
+    broker.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn sql_06_switched_off_filters_are_refused_by_the_name_of_their_key() {
     let broker = Harness::start(&["enablePropertyFilter=false"]).await;
     broker.send("T", &[], "x").await;
