@@ -59,13 +59,18 @@ pub(crate) fn bare(line: &str) -> Run {
 }
 
 /// Waits until it gives something.
-pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+pub(crate) fn until<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
+    attempt(look).unwrap_or_else(|| panic!("not in time: {what}"))
+}
+
+/// The same; nothing if it gave nothing in time.
+pub(crate) fn attempt<T>(mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let begin = Instant::now();
     loop {
-        if let Some(found) = look() {
+        let found = look();
+        if found.is_some() || begin.elapsed() > PATIENCE {
             return found;
         }
-        assert!(begin.elapsed() < PATIENCE, "not in time: {what}");
         std::thread::sleep(Duration::from_millis(20));
     }
 }

@@ -268,7 +268,8 @@ fn disk(
         .filter_map(|key| figures.get(*key)?.parse::<f64>().ok())
         .fold(0.0, f64::max);
     let refuses = ratio(config, "diskSpaceWarningLevelRatio", 0.90);
-    if used >= refuses - DISK_NEAR {
+    // At 100 % it is switched off: the broker goes on until nothing can be written.
+    if refuses < 1.0 && used >= refuses - DISK_NEAR {
         found.push(finding(
             Severity::Error,
             "disk near its limit",
@@ -535,8 +536,8 @@ mod tests {
 
     #[test]
     fn a_disk_counts_as_near_its_limit_by_the_brokers_own_key() {
-        let figures = BTreeMap::from([("commitLogDiskRatio".to_owned(), "0.86".to_owned())]);
-        let found = |config: &[(&str, &str)]| {
+        let found_at = |used: &str, config: &[(&str, &str)]| {
+            let figures = BTreeMap::from([("commitLogDiskRatio".to_owned(), used.to_owned())]);
             let config = config
                 .iter()
                 .map(|(k, v)| ((*k).to_owned(), (*v).to_owned()))
@@ -545,9 +546,16 @@ mod tests {
             disk("b", &figures, &config, &mut found);
             found.len()
         };
-        assert_eq!(found(&[]), 1);
-        assert_eq!(found(&[("diskSpaceWarningLevelRatio", "100")]), 0);
-        assert_eq!(found(&[("diskSpaceWarningLevelRatio", "0.95")]), 0);
+        assert_eq!(found_at("0.86", &[]), 1);
+        assert_eq!(
+            found_at("0.86", &[("diskSpaceWarningLevelRatio", "0.95")]),
+            0
+        );
+        assert_eq!(found_at("0.99", &[("diskSpaceWarningLevelRatio", "95")]), 1);
+        assert_eq!(
+            found_at("0.99", &[("diskSpaceWarningLevelRatio", "100")]),
+            0
+        );
     }
 
     #[test]
