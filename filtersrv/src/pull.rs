@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use minimq_protocol::Command;
 use minimq_protocol::code::{request, response};
 use minimq_protocol::header::{PullMessageRequest, PullMessageResponse};
 use minimq_protocol::sys_flag::pull as pull_flag;
+use minimq_protocol::{Command, SerializeType};
 use minimq_remoting::{Answers, Responder};
 use tokio_util::sync::CancellationToken;
 
@@ -416,5 +416,6 @@ fn forward(state: &State, pull: &Pull, offset: i64, suspend: Duration, first: bo
         max_msg_bytes: None,
         bname: None,
     };
-    Command::request_with(request::PULL_MESSAGE, &header)
+    // The binary form of headers, which brokers answer in kind: text costs both sides more than the rest of the pull's head.
+    Command::request_with(request::PULL_MESSAGE, &header).with_serialize(SerializeType::Rocketmq)
 }

@@ -245,6 +245,11 @@ impl Inner {
             let stream = TcpStream::connect(&**addr).await?;
             stream.set_nodelay(true)?;
             let (peer, local) = (stream.peer_addr()?, stream.local_addr()?);
+            // The kernel may choose the very port that is asked for as this side's: then the connection leads to itself,
+            // and whoever is awaited there finds the port taken.
+            if peer == local {
+                return Err(std::io::ErrorKind::ConnectionRefused.into());
+            }
             let stream = match &self.connector {
                 Some(connector) => connector.connect(addr, stream).await?,
                 None => Stream::Plain(stream),
