@@ -13,6 +13,7 @@ use minimq_protocol::body::TopicRouteData;
 use minimq_protocol::code::request;
 use minimq_protocol::header::{
     GetRouteInfoRequest, QueryConsumerOffsetRequest, QueryConsumerOffsetResponse,
+    RegisterFilterServerRequest,
 };
 use minimq_protocol::sys_flag::pull as pull_flag;
 use parking_lot::Mutex;
@@ -256,6 +257,28 @@ async fn filter_04_after_a_restart_of_the_broker_the_filter_server_is_listed_aga
         .map(sequence_id)
         .collect();
     assert_eq!(ids, (12..50).step_by(3).collect::<Vec<_>>());
+}
+
+/// Filter server spec 19, T1: a connection stands for one filter server, and for no longer than it lives.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_second_address_on_the_connection_of_a_filter_server_is_ignored() {
+    let folder = minimq_common::temporary::TemporaryFolder::new().unwrap();
+    let broker = broker(folder.path(), 0, &[]).await;
+    let (client, addr) = (client(), broker.local_addr().to_string());
+    for address in ["127.0.0.1:7001", "127.0.0.1:7002"] {
+        let header = RegisterFilterServerRequest {
+            filter_server_addr: address,
+        };
+        let command = Command::request_with(request::REGISTER_FILTER_SERVER, &header);
+        let answer = client.call(&addr, command, TIMEOUT).await.unwrap();
+        assert_eq!(answer.code, 0, "{}", answer.remark());
+        assert_eq!(broker.filter_servers(), ["127.0.0.1:7001"]);
+    }
+    client.close(&addr);
+    until("it is forgotten with its connection", || {
+        broker.filter_servers().is_empty()
+    })
+    .await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
