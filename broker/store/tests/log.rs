@@ -468,6 +468,39 @@ fn a_failed_sync_is_told_to_all_and_nothing_is_taken_any_more() {
 }
 
 #[test]
+fn a_failed_sync_of_the_next_file_shuts_the_store_as_one_of_the_current_does() {
+    let (raw, disk) = simulated();
+    let config = StoreConfig {
+        mapped_file_size_commit_log: 5 << 20,
+        max_message_size: 1 << 20,
+        populate_idle_bytes: 4096,
+        populate_load_bytes: 4096,
+        ..sync_config()
+    };
+    let (log, _) = open(&config, &disk);
+    warm(&log);
+    eventually("the next file is made", || {
+        log.counters().files_made.load(Ordering::Relaxed) == 2
+    });
+    // The system tells of a failed write once, to whoever syncs first: here to the thread that makes files ready.
+    raw.fail(Operation::Sync, "00000000000005242880", EIO);
+    let body = vec![7; 900 << 10];
+    for _ in 0..5 {
+        let _ = append_one(&log, message("T", 0, &body, ""));
+    }
+    eventually("the store is shut", || log.gate().failure().is_some());
+    let Err(AppendError::Refused(refusal)) = append_one(&log, message("T", 0, b"more", "")) else {
+        panic!("taken after a failed sync")
+    };
+    assert!(refusal.until_restart, "{refusal}");
+    assert!(
+        refusal.to_string().contains("00000000000005242880"),
+        "{refusal}"
+    );
+    assert!(log.close().is_err());
+}
+
+#[test]
 fn a_sync_that_hangs_is_told_as_running_when_the_time_is_up() {
     let (raw, disk) = simulated();
     let config = StoreConfig {

@@ -513,6 +513,88 @@ fn a_file_that_is_missing_or_cannot_be_read_costs_only_its_own_messages() {
 }
 
 #[test]
+fn a_part_that_was_given_up_stays_so_when_a_later_start_comes_upon_whole_records_in_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = small_config(folder.path());
+    let body = |text: &str| format!("{text:>05000}").into_bytes();
+    let store = open(&config);
+    // Three a file.
+    let old: Vec<_> = (0..6)
+        .map(|number| append(&store, "T", 0, &body(&format!("old{number}"))))
+        .collect();
+    for _ in 0..3 {
+        append(&store, "Other", 0, &body("other"));
+    }
+    store.log_store().flush().unwrap();
+    store.flush_queues().unwrap();
+    drop(store);
+    // A head is lost in the first file and a body at the start of the second, and no queue tells where records begin.
+    let damage = |name: &str, at: usize, len: usize| {
+        let path = folder.path().join("commitlog").join(name);
+        let mut bytes = std::fs::read(&path).unwrap();
+        bytes[at..at + len].fill(0);
+        std::fs::write(&path, bytes).unwrap();
+    };
+    damage(
+        "00000000000000000000",
+        old[1].physical_offset.get() as usize,
+        64,
+    );
+    damage("00000000000000016384", 200, 1);
+    std::fs::remove_dir_all(folder.path().join("consumequeue")).unwrap();
+    let store = open(&config);
+    let [range] = store.log_store().report().damaged.as_slice() else {
+        panic!("{:?}", store.log_store().report())
+    };
+    assert_eq!(
+        (range.from, range.to.get()),
+        (old[1].physical_offset, 32_768)
+    );
+    // The numbers of its records are given again.
+    store.flush_queues().unwrap();
+    let new = append(&store, "T", 0, b"new");
+    assert_eq!(new.queue_offset, QueueOffset(1));
+    while store.log().max_offset().get() < 50_000 {
+        append(&store, "Other", 0, &body("other"));
+    }
+    store.log_store().flush().unwrap();
+    drop(store);
+    // The next scan begins in its middle, with a record that is only damaged, and whole ones behind it.
+    let store = open(&config);
+    assert_eq!(store.log_store().report().scanned_from.get(), 16_384);
+    assert_eq!(bodies(&store, "T", 0).last().unwrap(), "new");
+    assert_eq!(bodies(&store, "T", 0).len(), 2);
+    assert_eq!(store.reader().max_offset("T", 0), QueueOffset(2));
+}
+
+#[test]
+fn a_record_that_the_disk_forgot_is_not_served_though_no_start_looked_at_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = small_config(folder.path());
+    let store = open(&config);
+    let results: Vec<_> = (0..18)
+        .map(|number| append(&store, "T", 0, format!("{number:05000}").as_bytes()))
+        .collect();
+    store.close().unwrap();
+    drop(store);
+    let path = folder.path().join("commitlog/00000000000000000000");
+    let mut bytes = std::fs::read(&path).unwrap();
+    bytes[results[1].physical_offset.get() as usize + 200] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let store = open(&config);
+    assert!(store.log_store().report().damaged.is_empty());
+    let by_place = |number: usize| {
+        let at = results[number].physical_offset;
+        store.reader().record(at, Blocking::Allowed).unwrap()
+    };
+    assert!(by_place(1).is_none());
+    assert!(by_place(0).is_some() && by_place(2).is_some());
+    assert_eq!(bodies(&store, "T", 0).len(), results.len() - 1);
+    let by_key = store.query("T", "k", 64, 0, i64::MAX).unwrap();
+    assert_eq!(by_key.records.len(), results.len() - 1);
+}
+
+#[test]
 fn progress_is_told_and_ends_at_the_whole() {
     let folder = tempfile::tempdir().unwrap();
     let config = StoreConfig {
