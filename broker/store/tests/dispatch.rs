@@ -2,6 +2,7 @@
 
 mod support;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -481,6 +482,37 @@ fn a_deleted_topic_stays_deleted_when_a_crash_follows_a_start_that_made_queues_a
         // And a crash comes after the checkpoint says that its entries are not on disk, before they are.
         store.log_store().checkpoint().write().unwrap();
     }
+}
+
+#[test]
+fn of_a_deleted_topic_not_even_the_number_of_a_damaged_record_stays() {
+    let (simulated, disk) = simulated();
+    let config = small_config("/s");
+    let store = open(&config, &disk);
+    let broken = append(&store, message("gone", 0, &[7; 1_000], ""));
+    append(&store, message("gone", 0, b"whole", ""));
+    append(&store, message("kept", 0, b"kept", ""));
+    store.log_store().flush().unwrap();
+    drop(store);
+    let path = Path::new("/s/commitlog/00000000000000000000");
+    let mut bytes = simulated.content(path).unwrap();
+    bytes[broken.physical_offset.get() as usize + 200] = 0;
+    simulated.put(path, bytes);
+    let store = open(&config, &disk);
+    assert_eq!(store.log_store().report().damaged.len(), 1);
+    store.delete_topic("gone").unwrap();
+    drop(store);
+    for path in simulated.paths() {
+        if path.starts_with("/s/consumequeue/kept") {
+            disk.remove_file(&path).unwrap();
+        }
+    }
+    // The whole log is looked at.
+    let store = open(&config, &disk);
+    assert_eq!(store.reader().max_offset("kept", 0), QueueOffset(1));
+    assert_eq!(store.reader().max_offset("gone", 0), QueueOffset(0));
+    let new = append(&store, message("gone", 0, b"new", ""));
+    assert_eq!(new.queue_offset, QueueOffset(0));
 }
 
 #[test]

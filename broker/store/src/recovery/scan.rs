@@ -589,7 +589,10 @@ fn confirm(
             reason = %suspect.range.reason,
             "damaged part of the commit log: never served"
         );
-        if let Ok(record) = RecordRef::parse_slice(&suspect.bytes) {
+        // Of a deleted topic not even the number is kept.
+        if let Ok(record) = RecordRef::parse_slice(&suspect.bytes)
+            && !derived.is_deleted(&record)
+        {
             if dispatch {
                 derived.accept(&DispatchRecord::damaged(&record))?;
             }
