@@ -262,7 +262,7 @@ fn queues_made_again_after_a_stop_survive_a_power_cut_before_they_are_flushed() 
         };
         let shared: Arc<dyn Disk> = Arc::new(disk.clone());
         let store = open_on(&config, &shared);
-        for number in 0..60 {
+        for number in 0..150 {
             append(&store, "old", 0, format!("a{number}").as_bytes());
         }
         for number in 0..60 {
@@ -279,7 +279,7 @@ fn queues_made_again_after_a_stop_survive_a_power_cut_before_they_are_flushed() 
         shared.sync_folder(Path::new("/s")).unwrap();
         // The queue is made again; then the log's flush writes the checkpoint.
         let store = open_on(&config, &shared);
-        assert_eq!(bodies(&store, "old", 0), expected("a", 60));
+        assert_eq!(bodies(&store, "old", 0), expected("a", 150));
         append(&store, "new", 0, b"one more");
         store.log_store().flush().unwrap();
         store.log_store().checkpoint().write().unwrap();
@@ -290,8 +290,37 @@ fn queues_made_again_after_a_stop_survive_a_power_cut_before_they_are_flushed() 
             kept == 2 || (kept == 1 && asked % 2 == 0)
         }));
         let store = open_on(&config, &left);
-        assert_eq!(bodies(&store, "old", 0), expected("a", 60), "kept {kept}");
+        assert_eq!(bodies(&store, "old", 0), expected("a", 150), "kept {kept}");
     }
+}
+
+#[test]
+fn a_queue_file_that_a_power_cut_took_while_it_left_later_ones_is_made_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = StoreConfig {
+        mapped_file_size_consume_queue: 60,
+        flush_interval_consume_queue_ms: 3_600_000,
+        ..small_config(folder.path())
+    };
+    let store = open(&config);
+    for number in 0..150 {
+        append(&store, "T", 0, format!("a{number}").as_bytes());
+        if number == 4 {
+            assert!(store.dispatcher().wait_for(store.log().max_offset(), LONG));
+            store.flush_queues().unwrap();
+        }
+    }
+    store.log_store().flush().unwrap();
+    assert!(store.dispatcher().wait_for(store.log().max_offset(), LONG));
+    drop(store);
+    // Those with entries 12 to 14 and 15 to 17, written but never synced.
+    for name in ["00000000000000000240", "00000000000000000300"] {
+        let path = folder.path().join("consumequeue/T/0").join(name);
+        assert!(std::fs::read(&path).unwrap().iter().any(|byte| *byte != 0));
+        std::fs::write(&path, [0; 60]).unwrap();
+    }
+    let store = open(&config);
+    assert_eq!(bodies(&store, "T", 0), expected("a", 150));
 }
 
 #[test]
