@@ -190,11 +190,9 @@ impl World {
             }
             Event::DeleteTopic(topic) => {
                 self.store().delete_topic(TOPICS[*topic]).unwrap();
-                // Where messages may be lost, a topic that began again can lose all it has, in log and queues, but not the
-                // line that tells of it: a start then takes what the log has of the old one.
-                if self.config.flush_disk_type == FlushDiskType::AsyncFlush {
-                    self.ended.push(*topic);
-                }
+                // A topic that began again can lose the message it began with; a start then takes what the log has of the
+                // old one (README, `queues`).
+                self.ended.push(*topic);
                 let all = std::mem::take(&mut self.stored);
                 let (dead, kept): (BTreeMap<_, _>, _) = all
                     .into_iter()
