@@ -37,8 +37,8 @@ pub struct Collected {
     untold: Untold,
 }
 
-/// Messages whose dispatch waits until their answers are written: waking a thread takes as long as answering. Dropped,
-/// it wakes: a connection that ends between storing and answering leaves nothing undispatched.
+/// Messages whose dispatch waits until their answers are written; few are then dispatched right here, without another
+/// thread. Dropped, it wakes that thread: a connection that ends between storing and answering leaves nothing undispatched.
 #[derive(Debug)]
 struct Untold {
     store: Arc<Store>,
@@ -48,14 +48,16 @@ struct Untold {
 impl Untold {
     fn tell(&mut self) {
         if std::mem::take(&mut self.any) {
-            self.store.log_store().tell_followers();
+            self.store.dispatch_appended();
         }
     }
 }
 
 impl Drop for Untold {
     fn drop(&mut self) {
-        self.tell();
+        if self.any {
+            self.store.log_store().tell_followers();
+        }
     }
 }
 

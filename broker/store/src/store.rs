@@ -223,6 +223,13 @@ impl Store {
         self.log_store.append(messages, outcomes)
     }
 
+    /// After [`LogStore::append_untold`]: dispatches what was appended on this thread if it is little
+    /// ([`Dispatcher::dispatch_here`]), and wakes who has to do the rest.
+    pub fn dispatch_appended(&self) {
+        self.log().appended_to_flush();
+        self.dispatcher.dispatch_here();
+    }
+
     /// See [`LogStore::append_blocking`].
     pub fn append_blocking(
         &self,

@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use minimq_store::io::{Disk, Operation, SimulatedDisk};
 use minimq_store::{
-    AppendMessage, AppendResult, Blocking, DispatchListener, Dispatched, FlushDiskType, GetRequest,
-    GetResult, GetStatus, MessageFilter, NoFilter, PhysicalOffset, QueueOffset, Store, StoreClock,
-    StoreConfig,
+    AppendMessage, AppendResult, Appended, Blocking, DispatchListener, Dispatched, FlushDiskType,
+    GetRequest, GetResult, GetStatus, MessageFilter, NoFilter, PhysicalOffset, QueueOffset, Store,
+    StoreClock, StoreConfig,
 };
 use parking_lot::Mutex;
 use support::{message, small_config};
@@ -256,6 +256,79 @@ fn who_waits_is_told_of_each_message_once_it_is_readable() {
         ["nobody waits", "x"],
         "a half message has no place in the queue"
     );
+}
+
+/// Appends as a connection does: without waking anyone, then dispatching.
+fn append_here(store: &Store, message: AppendMessage<'_>) {
+    let mut outcomes = Vec::new();
+    if let Appended::Waiting(_) = store.log_store().append_untold(&[message], &mut outcomes) {
+        store.append_blocking(&[message], &mut outcomes);
+    }
+    assert!(outcomes[0].is_ok());
+    store.dispatch_appended();
+}
+
+#[test]
+fn who_appends_little_dispatches_it_itself() {
+    #[derive(Default)]
+    struct Threads(Mutex<Vec<Option<String>>>);
+    impl DispatchListener for Threads {
+        fn is_waiting(&self) -> bool {
+            true
+        }
+        fn dispatched(&self, _: &Dispatched<'_>) {
+            let name = std::thread::current().name().map(str::to_owned);
+            self.0.lock().push(name);
+        }
+    }
+    let (_, disk) = simulated();
+    let store = open(&small_config("/s"), &disk);
+    let threads = Arc::new(Threads::default());
+    store.on_dispatch(Some(Arc::clone(&threads) as _));
+    let own = std::thread::current().name().map(str::to_owned);
+    for n in 0..10 {
+        append_here(&store, message("t", 0, b"m", ""));
+        assert_eq!(get(&store, n).1.len(), 1, "readable at once");
+    }
+    assert_eq!(*threads.0.lock(), vec![own; 10]);
+}
+
+#[test]
+fn whoever_dispatches_of_many_each_message_is_told_once_and_in_order() {
+    let (_, disk) = simulated();
+    let store = open(&small_config("/s"), &disk);
+    let listener = Arc::new(Listener::default());
+    listener.waiting.store(true, Ordering::Release);
+    store.on_dispatch(Some(Arc::clone(&listener) as _));
+    let (senders, each) = (4, 300);
+    std::thread::scope(|scope| {
+        for sender in 0..senders {
+            let store = &store;
+            scope.spawn(move || {
+                for n in 0..each {
+                    let queue = sender % 2;
+                    // Some wake the dispatch thread, as the broker's own messages do.
+                    if n % 7 == 0 {
+                        append(store, message("t", queue, b"m", ""));
+                    } else {
+                        append_here(store, message("t", queue, b"m", ""));
+                    }
+                }
+            });
+        }
+    });
+    dispatched(&store);
+    let told = || -> Vec<String> {
+        let told = listener.told.lock();
+        told.iter().filter(|t| *t != "end").cloned().collect()
+    };
+    until(|| told().len() >= (senders * each) as usize);
+    for queue in 0..2 {
+        let prefix = format!("t/{queue} ");
+        let of_queue = told().into_iter().filter(|t| t.starts_with(&prefix));
+        let expected = (1..=senders * each / 2).map(|n| format!("{prefix}{n} 0 "));
+        assert!(of_queue.eq(expected), "queue {queue}");
+    }
 }
 
 #[test]

@@ -163,6 +163,11 @@ impl CommitLog {
     /// Tells those who follow the log that it grew.
     pub(crate) fn appended(&self) {
         self.grown.notify();
+        self.appended_to_flush();
+    }
+
+    /// Tells the flush thread alone that the log grew.
+    pub(crate) fn appended_to_flush(&self) {
         if self.flush_on_append.load(Ordering::Relaxed) {
             self.flush_wanted.notify();
         }

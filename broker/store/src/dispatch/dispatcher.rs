@@ -1,11 +1,13 @@
 //! The thread that fills consume queues (store spec 4.3).
 //!
-//! It sleeps until the log grew, takes a batch of records, adds their entries to their queues, and then tells the listener, message by message, if anyone waits.
+//! It sleeps until the log grew, takes a batch of records, adds their entries to their queues, and then tells the
+//! listener, message by message, if anyone waits. Whoever appended little may do the same on its own thread
+//! ([`Dispatcher::dispatch_here`]): a lone message then reaches who waits for it without the wake of another thread.
 //!
 //! Not here: what a queue does with an entry (`consume_queue`).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering, fence};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, RwLock};
@@ -27,6 +29,11 @@ const RETRY: Duration = Duration::from_secs(1);
 
 /// Waits are ended by signals; this only bounds what a lost one could cost.
 const LONG: Duration = Duration::from_secs(3600);
+
+/// More bytes of the log than this are for the dispatch thread.
+const HERE_BYTES: i64 = 128 * 1024;
+/// Batches one after the other that are dispatched on a thread with other things to do.
+const HERE_BATCHES: usize = 4;
 
 /// A message that consumers can read now.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +58,7 @@ pub trait DispatchListener: Send + Sync {
     /// the queue's maximum after that, or may miss a message.
     fn is_waiting(&self) -> bool;
 
-    /// A message became readable. Called on the dispatch thread: it must be quick.
+    /// A message became readable. Called on the dispatch thread or a sender's: it must be quick.
     fn dispatched(&self, message: &Dispatched<'_>);
 
     /// All messages of a batch were told: the point to wake who was found.
@@ -68,8 +75,6 @@ pub trait FilterBits: Send + Sync {
 pub struct Dispatcher {
     log: Arc<CommitLog>,
     queues: Arc<ConsumeQueues>,
-    damage: Arc<DamageList>,
-    delay_levels: Arc<DelayLevels>,
     gate: Arc<Gate>,
     listener: RwLock<Option<Arc<dyn DispatchListener>>>,
     filter_bits: RwLock<Option<Arc<dyn FilterBits>>>,
@@ -78,6 +83,8 @@ pub struct Dispatcher {
     store_timestamp: AtomicI64,
     progress: Signal,
     stop: AtomicBool,
+    /// Whoever holds it dispatches; `position` changes under it only.
+    pass: Mutex<Pass>,
     trouble: Mutex<Option<Arc<Refusal>>>,
 }
 
@@ -99,13 +106,23 @@ impl Dispatcher {
         delay_levels: Arc<DelayLevels>,
         gate: Arc<Gate>,
     ) -> Self {
+        let end = log.max_offset().get();
+        let follower = Follower::new(
+            Arc::clone(&log),
+            Arc::clone(&damage),
+            Arc::clone(&delay_levels),
+            end,
+        );
         Self {
-            position: AtomicI64::new(log.max_offset().get()),
+            position: AtomicI64::new(end),
+            pass: Mutex::new(Pass {
+                follower,
+                recent: RecentQueues::default(),
+                bits: Vec::new(),
+            }),
             store_timestamp: AtomicI64::new(log.last_store_timestamp()),
             log,
             queues,
-            damage,
-            delay_levels,
             gate,
             listener: RwLock::default(),
             filter_bits: RwLock::default(),
@@ -165,29 +182,64 @@ impl Dispatcher {
         self.stop.store(true, Ordering::Release);
         self.log.grown().notify();
         self.progress.notify();
+        // Who dispatches here has ended too.
+        drop(self.pass.lock());
+    }
+
+    /// Dispatches on this thread what was just appended, if it is little, and leaves it to the dispatch thread if it
+    /// is more or cannot be done. Whoever dispatches already does it too: this never waits for another thread.
+    pub fn dispatch_here(&self) {
+        for _ in 0..HERE_BATCHES {
+            // What was appended must be visible before the lock is looked at: who holds it looks at the log again
+            // after it has let go of it.
+            fence(Ordering::SeqCst);
+            let Some(mut pass) = self.pass.try_lock() else {
+                return;
+            };
+            let before = self.position.load(Ordering::Relaxed);
+            let limit = self.log.dispatch_limit().get();
+            if limit <= before || self.is_stopped() {
+                return;
+            }
+            if limit - before > HERE_BYTES {
+                break;
+            }
+            match self.batch(&mut pass, before, limit) {
+                Ok(Batch::Until(end)) if end > before => {}
+                Ok(_) | Err(_) => break,
+            }
+            drop(pass);
+            fence(Ordering::SeqCst);
+            if !self.is_behind() {
+                return;
+            }
+        }
+        self.log.grown().notify();
+    }
+
+    fn is_behind(&self) -> bool {
+        self.log.dispatch_limit().get() > self.position.load(Ordering::Relaxed)
     }
 
     /// The thread's work.
     pub(crate) fn run(&self) {
-        let mut pass = Pass::new(self);
         loop {
-            let behind = || self.log.dispatch_limit().get() > self.position.load(Ordering::Relaxed);
             self.log
                 .grown()
-                .wait(LONG, || behind() || self.is_stopped());
+                .wait(LONG, || self.is_behind() || self.is_stopped());
             if self.is_stopped() {
                 return;
             }
-            if !behind() {
-                continue;
-            }
-            let before = self.position.load(Ordering::Relaxed);
-            let limit = self.log.dispatch_limit();
-            let begun = Instant::now();
-            let batch = pass.run(before, limit.get());
-            add(&self.log.counters.dispatch_batches, 1);
-            let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
-            add(&self.log.counters.dispatch_nanos, nanos);
+            let (before, limit, batch) = {
+                let mut pass = self.pass.lock();
+                let before = self.position.load(Ordering::Relaxed);
+                let limit = self.log.dispatch_limit();
+                if limit.get() <= before {
+                    continue;
+                }
+                let batch = self.batch(&mut pass, before, limit.get());
+                (before, limit, batch)
+            };
             match batch {
                 Ok(Batch::Until(end)) if end > before => self.set_trouble(None),
                 // The rest of a record is still to come.
@@ -234,50 +286,16 @@ impl Dispatcher {
         self.gate.set_dispatch_trouble(trouble.clone());
     }
 
-    fn advance(&self, from: i64, to: i64, timestamp: i64, messages: u64) {
-        debug_assert!(
-            from <= to && to <= self.log.max_offset().get(),
-            "dispatch follows the log"
-        );
-        if timestamp != 0 {
-            self.store_timestamp.store(timestamp, Ordering::Release);
-        }
-        add(&self.log.counters.dispatched_messages, messages);
-        self.position.store(to, Ordering::Release);
-        self.progress.notify();
-    }
-}
-
-/// What the thread keeps from batch to batch.
-struct Pass<'a> {
-    shared: &'a Dispatcher,
-    follower: Follower,
-    recent: RecentQueues,
-    bits: Vec<u8>,
-}
-
-impl<'a> Pass<'a> {
-    fn new(shared: &'a Dispatcher) -> Self {
-        let at = shared.position.load(Ordering::Relaxed);
-        let (log, damage) = (Arc::clone(&shared.log), Arc::clone(&shared.damage));
-        Self {
-            shared,
-            follower: Follower::new(log, damage, Arc::clone(&shared.delay_levels), at),
-            recent: RecentQueues::default(),
-            bits: Vec::new(),
-        }
-    }
-
     /// Dispatches one batch. After an error the batch is done again from its start: queues know what they have.
-    fn run(&mut self, from: i64, limit: i64) -> Result<Batch, StoreError> {
+    fn batch(&self, pass: &mut Pass, from: i64, limit: i64) -> Result<Batch, StoreError> {
+        let begun = Instant::now();
         let (mut timestamp, mut messages) = (0, 0);
-        let filter_bits = self.shared.filter_bits.read().clone();
-        let Self {
-            shared,
+        let filter_bits = self.filter_bits.read().clone();
+        let Pass {
             follower,
             recent,
             bits,
-        } = self;
+        } = pass;
         let batch = follower.batch(from, limit, |record| {
             timestamp = record.store_timestamp;
             if !record.is_consumable() {
@@ -288,29 +306,44 @@ impl<'a> Pass<'a> {
             if let Some(filter_bits) = &filter_bits {
                 filter_bits.bits_of(record, bits);
             }
-            enter(&shared.queues, recent, record, bits)
-        })?;
-        let to = match &batch {
-            Batch::Until(to) => *to,
-            Batch::Stuck { at, .. } => *at,
-        };
-        self.shared.advance(from, to, timestamp, messages);
-        if messages > 0 {
-            self.tell(from, to);
+            enter(&self.queues, recent, record, bits)
+        });
+        if let Ok(Batch::Until(to) | Batch::Stuck { at: to, .. }) = batch {
+            self.advance(from, to, timestamp, messages);
+            if messages > 0 {
+                self.tell(follower, from, to);
+            }
+            // Those who wait for a message come first, the index behind them.
+            self.progress.notify();
         }
-        Ok(batch)
+        add(&self.log.counters.dispatch_batches, 1);
+        let nanos = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        add(&self.log.counters.dispatch_nanos, nanos);
+        batch
+    }
+
+    fn advance(&self, from: i64, to: i64, timestamp: i64, messages: u64) {
+        debug_assert!(
+            from <= to && to <= self.log.max_offset().get(),
+            "dispatch follows the log"
+        );
+        if timestamp != 0 {
+            self.store_timestamp.store(timestamp, Ordering::Release);
+        }
+        add(&self.log.counters.dispatched_messages, messages);
+        self.position.store(to, Ordering::Release);
     }
 
     /// Tells the listener of the messages in `[from, to)`.
-    fn tell(&mut self, from: i64, to: i64) {
-        let Some(listener) = self.shared.listener.read().clone() else {
+    fn tell(&self, follower: &mut Follower, from: i64, to: i64) {
+        let Some(listener) = self.listener.read().clone() else {
             return;
         };
         if !listener.is_waiting() {
             return;
         }
-        self.follower.set_again(true);
-        let told = self.follower.batch(from, to, |record| {
+        follower.set_again(true);
+        let told = follower.batch(from, to, |record| {
             if record.is_consumable() && !record.damaged {
                 listener.dispatched(&Dispatched {
                     topic: record.topic,
@@ -323,12 +356,19 @@ impl<'a> Pass<'a> {
             }
             Ok(())
         });
-        self.follower.set_again(false);
+        follower.set_again(false);
         if let Err(error) = told {
             tracing::warn!(%error, "held pulls were not told of new messages; they find them when their time is over");
         }
         listener.batch_end();
     }
+}
+
+/// What is kept from batch to batch.
+struct Pass {
+    follower: Follower,
+    recent: RecentQueues,
+    bits: Vec<u8>,
 }
 
 /// Adds a record's entry to its queue.

@@ -21,6 +21,8 @@ use crate::signal::Signal;
 /// Pause before something that failed is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 const LONG: Duration = Duration::from_secs(3600);
+/// Pause once all is indexed: what comes meanwhile is indexed together, and not every message wakes a thread.
+const REST: Duration = Duration::from_millis(2);
 
 /// What is shared between the index thread and everyone else.
 #[derive(Debug)]
@@ -99,7 +101,12 @@ impl Indexer {
                 return;
             }
             match self.batch(&mut follower) {
-                Ok(()) => failing = false,
+                Ok(()) => {
+                    failing = false;
+                    if self.position() >= self.dispatcher.position() {
+                        std::thread::sleep(REST);
+                    }
+                }
                 Err(error) => {
                     if !std::mem::replace(&mut failing, true) {
                         tracing::error!(%error, "the index cannot be written; queries by key miss newer messages. Trying on");
