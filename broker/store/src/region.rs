@@ -106,11 +106,16 @@ impl Region {
     /// Published bytes that stay readable as long as the value is held, whatever happens to the file's name.
     #[must_use]
     pub fn slice(self: &Arc<Self>, range: Range<usize>) -> Option<Bytes> {
+        self.span(range).map(Bytes::from_owner)
+    }
+
+    /// As [`Region::slice`], without an allocation.
+    pub(crate) fn span(self: &Arc<Self>, range: Range<usize>) -> Option<Published> {
         self.bytes(range.clone())?;
-        Some(Bytes::from_owner(Published {
+        Some(Published {
             region: Arc::clone(self),
             range,
-        }))
+        })
     }
 
     /// Makes pages ready.
@@ -157,8 +162,9 @@ impl fmt::Debug for Region {
     }
 }
 
-/// The owner behind a [`Bytes`] of published bytes.
-struct Published {
+/// Published bytes of a region, which lives as long as they do; the owner behind a [`Bytes`] of them.
+#[derive(Debug)]
+pub(crate) struct Published {
     region: Arc<Region>,
     range: Range<usize>,
 }

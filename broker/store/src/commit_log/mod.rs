@@ -30,6 +30,7 @@ use crate::counters::{Counters, add};
 use crate::error::StoreError;
 use crate::io::Disk;
 use crate::offset::PhysicalOffset;
+use crate::region::Published;
 use crate::signal::Signal;
 
 /// What a read of the log found.
@@ -200,6 +201,11 @@ impl CommitLog {
     /// One allocation; parts of it are slices without any.
     #[must_use]
     pub fn hot_span(&self, at: PhysicalOffset) -> Option<Bytes> {
+        self.hot_bytes(at).map(Bytes::from_owner)
+    }
+
+    /// As [`CommitLog::hot_span`], without an allocation.
+    pub(crate) fn hot_bytes(&self, at: PhysicalOffset) -> Option<Published> {
         if !self.is_hot(at) {
             return None;
         }
@@ -212,7 +218,7 @@ impl CommitLog {
         if from >= to {
             return None;
         }
-        file.region()?.slice(from..to)
+        file.region()?.span(from..to)
     }
 
     /// Reads `len` bytes at `at`, which must lie in one file. Hot bytes are a slice of the mapping; others are copied from

@@ -5,7 +5,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use minimq_protocol::message::{
     BLANK_LEN, Damage, MAGIC_AT, MAGIC_BLANK, MIN_RECORD_LEN, MessageError, RecordRef,
     TOTAL_SIZE_AT, Verdict, VerifyBody, check,
@@ -16,6 +15,7 @@ use super::CommitLog;
 use super::file::LogFile;
 use crate::damage::is_torn;
 use crate::error::StoreError;
+use crate::region::Published;
 
 /// Bytes read from a file at a time: large enough for the disk, small enough to stay in a core's cache.
 const READ_LEN: usize = 1 << 20;
@@ -78,7 +78,7 @@ struct Window {
 
 #[derive(Debug)]
 enum WindowBytes {
-    Hot(Bytes),
+    Hot(Published),
     Read(Vec<u8>),
 }
 
@@ -91,7 +91,7 @@ impl Default for WindowBytes {
 impl Window {
     fn bytes(&self) -> &[u8] {
         match &self.bytes {
-            WindowBytes::Hot(bytes) => bytes,
+            WindowBytes::Hot(bytes) => bytes.as_ref(),
             WindowBytes::Read(bytes) => bytes,
         }
     }
@@ -251,7 +251,7 @@ impl LogScanner {
                 let Some(file) = log.file_at(at) else {
                     return Ok(false);
                 };
-                let hot = log.hot_span(crate::offset::PhysicalOffset(at));
+                let hot = log.hot_bytes(crate::offset::PhysicalOffset(at));
                 self.window.file_end = file.end();
                 self.window.at = at;
                 if let Some(bytes) = hot {
