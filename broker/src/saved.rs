@@ -46,6 +46,12 @@ impl SavedFile {
         Ok(())
     }
 
+    /// Keeps others from writing.
+    #[cfg(test)]
+    pub(crate) fn hold(&self) -> impl Drop + '_ {
+        self.written.lock()
+    }
+
     /// As [`SavedFile::write`]; a failure is logged.
     pub(crate) fn write_or_log(&self, content: impl FnOnce() -> Vec<u8>) {
         if let Err(error) = self.write(content) {

@@ -164,6 +164,7 @@ pub async fn append_collected(
     if messages.capacity() <= KEPT_MESSAGES {
         collected.messages = emptied(messages);
     }
+    broker.topics.save_what_is_being_made();
     if broker.registration.changes() != changes {
         timer.give_up();
         collected.untold.tell();

@@ -65,7 +65,6 @@ pub fn update_and_create(broker: &Arc<Broker>, request: &Command) -> Handled {
     };
     let known = broker.topics.get(header.topic);
     broker.topics.put(topic, broker.clock.now_ms());
-    broker.topics.save();
     tracing::info!(
         topic = header.topic,
         read = header.read_queue_nums,

@@ -93,6 +93,7 @@ impl Broker {
         sys_flag: i32,
     ) -> Arc<TopicConfig> {
         if let Some(topic) = self.topics.get(topic) {
+            self.topics.save_what_is_being_made();
             return topic;
         }
         let queues = queues.min(super::MAX_QUEUES);
@@ -106,13 +107,12 @@ impl Broker {
     }
 
     fn add_topic(self: &Arc<Self>, topic: TopicConfig) -> Arc<TopicConfig> {
-        let (topic, new) = self.topics.put_if_absent(topic, self.clock.now_ms());
+        let (topic, new) = self.topics.make(topic, self.clock.now_ms());
         if new {
             tracing::info!(topic = %topic.topic_name, queues = topic.write_queue_nums, "topic created");
-            // Before the message that made it is acknowledged: after a crash nobody could read what is in a topic
-            // that is not in the table. Topics that are made together are written together.
-            self.topics.save();
             self.registration.changed();
+        } else {
+            self.topics.save_what_is_being_made();
         }
         topic
     }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use minimq_common::atomic_file::AtomicFileError;
 use minimq_protocol::body::{DataVersion, TopicConfig, TopicConfigWrapper};
@@ -25,6 +26,8 @@ struct Topics {
 pub struct TopicTable {
     table: RwLock<Topics>,
     file: SavedFile,
+    /// Topics in the table that may not be in the file yet.
+    being_made: AtomicUsize,
 }
 
 const READ_WRITE: i32 = perm::READ | perm::WRITE;
@@ -56,6 +59,7 @@ impl TopicTable {
         Ok(Self {
             table: RwLock::new(Topics { topics, version }),
             file,
+            being_made: AtomicUsize::new(0),
         })
     }
 
@@ -103,13 +107,25 @@ impl TopicTable {
         }
     }
 
-    /// Adds or replaces a topic.
+    /// Adds or replaces a topic, and saves the table.
     pub fn put(&self, topic: TopicConfig, now_ms: i64) -> Arc<TopicConfig> {
         let topic = Arc::new(topic);
-        let mut table = self.table.write();
-        table.topics.insert(topic.topic_name.clone(), topic.clone());
-        table.version = table.version.next(now_ms);
+        self.insert(&mut self.table.write(), topic.clone(), now_ms);
+        self.save_inserted();
         topic
+    }
+
+    fn insert(&self, table: &mut Topics, topic: Arc<TopicConfig>, now_ms: i64) {
+        table.topics.insert(topic.topic_name.clone(), topic);
+        table.version = table.version.next(now_ms);
+        self.being_made.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Before anything in the topic is acknowledged: after a crash nobody could read what is in a topic that is not in
+    /// the table. Topics that are made together are written together.
+    fn save_inserted(&self) {
+        self.save();
+        self.being_made.fetch_sub(1, Ordering::Release);
     }
 
     /// The table counts as changed although no topic is.
@@ -118,16 +134,27 @@ impl TopicTable {
         table.version = table.version.next(now_ms);
     }
 
-    /// Adds a topic unless it is there; gives what is there then, and whether it is new.
-    pub fn put_if_absent(&self, topic: TopicConfig, now_ms: i64) -> (Arc<TopicConfig>, bool) {
-        let mut table = self.table.write();
-        if let Some(known) = table.topics.get(&topic.topic_name) {
-            return (known.clone(), false);
-        }
+    /// Adds a topic unless it is there, and then saves the table; gives what is there, and whether it is new. Others find
+    /// the topic before it is saved: see [`TopicTable::save_what_is_being_made`].
+    pub fn make(&self, topic: TopicConfig, now_ms: i64) -> (Arc<TopicConfig>, bool) {
         let topic = Arc::new(topic);
-        table.topics.insert(topic.topic_name.clone(), topic.clone());
-        table.version = table.version.next(now_ms);
+        {
+            let mut table = self.table.write();
+            if let Some(known) = table.topics.get(&topic.topic_name) {
+                return (known.clone(), false);
+            }
+            self.insert(&mut table, topic.clone(), now_ms);
+        }
+        self.save_inserted();
         (topic, true)
+    }
+
+    /// Returns when every topic that was found in the table before is in the file. Called before something that lies in
+    /// a topic is acknowledged; one load if no topic is being made.
+    pub fn save_what_is_being_made(&self) {
+        if self.being_made.load(Ordering::Acquire) != 0 {
+            self.save();
+        }
     }
 
     /// Removes a topic; whether there was one.
@@ -207,4 +234,42 @@ fn system_topics(config: &BrokerConfig) -> Vec<TopicConfig> {
         topics.push(topic(&keys.msg_trace_topic_name, 1, READ_WRITE));
     }
     topics
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use minimq_common::temporary::TemporaryFolder;
+
+    use super::*;
+
+    #[test]
+    fn what_lies_in_a_topic_is_acknowledged_once_the_topic_is_in_the_file() {
+        let folder = TemporaryFolder::new().unwrap();
+        let table = TopicTable::load(folder.path(), &BrokerConfig::default(), 0).unwrap();
+        table.save_what_is_being_made();
+        let file = folder.path().join("config/topics.json");
+        assert!(!file.exists(), "nothing is being made");
+        let (saved, is_saved) = mpsc::channel();
+        std::thread::scope(|scope| {
+            // The disk is slow.
+            let held = table.file.hold();
+            scope.spawn(|| table.make(TopicConfig::new("T"), 0));
+            while !table.contains("T") {
+                std::thread::yield_now();
+            }
+            // Another sender finds the topic.
+            scope.spawn(|| {
+                table.save_what_is_being_made();
+                saved.send(std::fs::read_to_string(&file).unwrap()).unwrap();
+            });
+            assert!(is_saved.recv_timeout(Duration::from_millis(100)).is_err());
+            drop(held);
+            let content = is_saved.recv_timeout(Duration::from_secs(20)).unwrap();
+            assert!(content.contains("\"T\""), "{content}");
+        });
+        assert_eq!(table.being_made.load(Ordering::Relaxed), 0);
+    }
 }
