@@ -169,15 +169,16 @@ fn random_frames_do_no_harm_and_memory_stays_flat() {
     let kib: Vec<u64> = samples.iter().map(|bytes| bytes >> 10).collect();
     println!("{sent} frames in {seconds} s; RssAnon in KiB: {kib:?}");
     assert!(sent > 1000, "only {sent} frames");
-    // The last quarter against the second: what is not given back would show.
+    // The last quarter against the one before: what is not given back would show. Until the tables and the threads' buffers are
+    // as full as they get, memory grows for some millions of frames.
     let most = |part: &[u64]| part.iter().copied().max().unwrap_or_default();
     let quarter = samples.len() / 4;
     let (early, late) = (
-        most(&samples[quarter..2 * quarter]),
+        most(&samples[2 * quarter..samples.len() - quarter]),
         most(&samples[samples.len() - quarter..]),
     );
     assert!(
-        late < early + (8 << 20),
+        late < early + (6 << 20),
         "grew from {early} to {late} bytes"
     );
 }
