@@ -391,6 +391,11 @@ impl Ahead {
         let how = if self.zero_first {
             Populate::Clean
         } else {
+            // The kernel takes memory for a write in large pieces, for a fault page by page, which costs ten times as much
+            // where a virtual machine first has to get it. Nobody appends from the mark on.
+            file.file
+                .write_all_at(&vec![0; range.len()], file.within(from))
+                .map_err(|error| not_ready(&file, &error))?;
             Populate::ForWriting
         };
         region
