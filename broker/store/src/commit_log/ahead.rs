@@ -5,7 +5,7 @@
 //! allocated, durable under its name and mapped before the current one is full. How far it runs ahead follows the load:
 //! a little while little comes in, doubling while appends use it up quickly.
 //!
-//! Under `ASYNC_FLUSH` pages are populated for writing. Under `SYNC_FLUSH` they are written with zeros and synced first:
+//! Under `ASYNC_FLUSH` pages are written with zeros and populated for writing. Under `SYNC_FLUSH` they are written with zeros and synced first:
 //! blocks written once need no change of the file system's own records later, so that one flush is one write. That is
 //! done to the spare, little by little while the current file is filled, so that no flush of the current one waits for it;
 //! only of the first file after a start, or if messages come too quickly, is it done just ahead of them.
