@@ -314,10 +314,7 @@ impl Ahead {
         if from >= to {
             return Ok(());
         }
-        let zeros = vec![0; usize::try_from(to - from).unwrap_or(0)];
-        file.file
-            .write_all_at(&zeros, file.within(from))
-            .map_err(|error| not_ready(file, &error))?;
+        write_zeros(file, from, to)?;
         if let Err(error) = file.file.sync_data() {
             // The system tells of a failed write once. It may have been one of appended bytes, and whoever waits for
             // those would hear that all is well.
@@ -393,9 +390,7 @@ impl Ahead {
         } else {
             // The kernel takes memory for a write in large pieces, for a fault page by page, which costs ten times as much
             // where a virtual machine first has to get it. Nobody appends from the mark on.
-            file.file
-                .write_all_at(&vec![0; range.len()], file.within(from))
-                .map_err(|error| not_ready(&file, &error))?;
+            write_zeros(&file, from, to)?;
             Populate::ForWriting
         };
         region
@@ -427,6 +422,13 @@ impl Ahead {
             .filter(|spare| spare.file.base <= from && from < spare.file.end())?;
         Some((Arc::clone(&spare.file), Arc::clone(spare.writer.region())))
     }
+}
+
+fn write_zeros(file: &LogFile, from: i64, to: i64) -> Result<(), Refusal> {
+    let zeros = vec![0; usize::try_from(to - from).unwrap_or(0)];
+    file.file
+        .write_all_at(&zeros, file.within(from))
+        .map_err(|error| not_ready(file, &error))
 }
 
 fn not_ready(file: &LogFile, error: &std::io::Error) -> Refusal {
