@@ -17,9 +17,9 @@ const UNIT_SUBSCRIPTION: i32 = 2;
 
 /// Code 34.
 pub fn heartbeat(cx: &mut RequestContext<'_, '_>, request: &Command) {
-    let mut made_topic = false;
-    let handled = register(cx.broker, cx.connection(), request, &mut made_topic);
-    if !made_topic {
+    let changes = cx.broker.registration.changes();
+    let handled = register(cx.broker, cx.connection(), request);
+    if cx.broker.registration.changes() == changes {
         cx.reply(request.id(), handled);
         return;
     }
@@ -34,12 +34,7 @@ pub fn heartbeat(cx: &mut RequestContext<'_, '_>, request: &Command) {
     });
 }
 
-fn register(
-    broker: &Arc<Broker>,
-    connection: &Connection,
-    request: &Command,
-    made_topic: &mut bool,
-) -> Handled {
+fn register(broker: &Arc<Broker>, connection: &Connection, request: &Command) -> Handled {
     if request.body.is_empty() {
         return Err(Refusal::error("the heartbeat has no body"));
     }
@@ -65,7 +60,6 @@ fn register(
                 0
             };
             let retry = name::retry_topic(group);
-            *made_topic |= !broker.topics.contains(&retry);
             broker.topic_or_create(
                 &retry,
                 settings.retry_queue_nums,
