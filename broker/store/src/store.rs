@@ -291,8 +291,9 @@ impl Store {
         // Messages that come from here on are not meant: they have numbers from 0 and lie above.
         let forget = |topic: &&str| self.log_store.forget_topic(topic);
         let below: Vec<_> = topics.iter().map(forget).collect();
+        // Nothing may say that messages below are deleted while a power cut could still put others there.
+        self.log_store.flush()?;
         // What is still on its way to a queue would make it again.
-        let flushed = self.log_store.flush();
         let all = below.iter().max().copied().unwrap_or(PhysicalOffset(0));
         self.dispatcher
             .wait_for(all.min(self.log().dispatch_limit()), CATCH_UP);
@@ -300,8 +301,7 @@ impl Store {
         for (topic, below) in topics.iter().zip(below) {
             deleted += self.queues.delete_topic(topic, below.get())?;
         }
-        flushed?;
-        // A start believes that a queue is gone only where the checkpoint says that it had been there.
+        // A start believes the list of deleted topics once the checkpoint says that queues were flushed after it was begun.
         self.keeper.flush_all()?;
         Ok(deleted)
     }

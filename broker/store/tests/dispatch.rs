@@ -2,40 +2,18 @@
 
 mod support;
 
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use minimq_store::io::{Disk, Operation, SimulatedDisk};
+use minimq_store::io::Operation;
 use minimq_store::{
-    AppendMessage, AppendResult, Appended, Blocking, DispatchListener, Dispatched, FlushDiskType,
-    GetRequest, GetResult, GetStatus, MessageFilter, NoFilter, PhysicalOffset, QueueOffset, Store,
-    StoreClock, StoreConfig,
+    AppendMessage, Appended, Blocking, DispatchListener, Dispatched, FlushDiskType, GetRequest,
+    GetResult, GetStatus, MessageFilter, NoFilter, PhysicalOffset, QueueOffset, Store,
 };
 use parking_lot::Mutex;
+use support::store::{LONG, append, dispatched, open, simulated, until};
 use support::{message, small_config};
-
-const LONG: Duration = Duration::from_secs(60);
-
-fn open(config: &StoreConfig, disk: &Arc<dyn Disk>) -> Store {
-    Store::open_on(config, Arc::clone(disk), StoreClock::System, |_| {}).unwrap()
-}
-
-fn simulated() -> (SimulatedDisk, Arc<dyn Disk>) {
-    let disk = SimulatedDisk::new();
-    (disk.clone(), Arc::new(disk))
-}
-
-fn append(store: &Store, message: AppendMessage<'_>) -> AppendResult {
-    let mut outcomes = Vec::new();
-    store.append_blocking(&[message], &mut outcomes);
-    outcomes.remove(0).unwrap()
-}
-
-fn dispatched(store: &Store) {
-    assert!(store.dispatcher().wait_for(store.log().max_offset(), LONG));
-}
 
 fn get_with(
     store: &Store,
@@ -63,14 +41,6 @@ fn get_with(
 
 fn get(store: &Store, offset: i64) -> (GetResult, Vec<String>) {
     get_with(store, offset, &mut NoFilter)
-}
-
-fn until(mut condition: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !condition() {
-        assert!(begun.elapsed() < LONG, "it did not happen");
-        std::thread::yield_now();
-    }
 }
 
 #[test]
@@ -425,195 +395,6 @@ fn an_index_that_cannot_be_written_delays_no_queue_and_catches_up() {
             .physical_offsets,
         [0]
     );
-}
-
-#[test]
-fn a_deleted_topic_starts_again_at_zero_also_after_a_crash() {
-    let (_, disk) = simulated();
-    let config = small_config("/s");
-    let store = open(&config, &disk);
-    for _ in 0..5 {
-        append(&store, message("t", 0, b"old", ""));
-    }
-    append(&store, message("kept", 0, b"kept", ""));
-    dispatched(&store);
-    assert_eq!(store.delete_topic("t").unwrap(), 1);
-    assert_eq!(get(&store, 0).0.status, GetStatus::NoMessageInQueue);
-    let new = append(&store, message("t", 0, b"new", ""));
-    assert_eq!(new.queue_offset, QueueOffset(0));
-    append(&store, message("t", 0, b"newer", ""));
-    dispatched(&store);
-    assert_eq!(get(&store, 0).1, ["new", "newer"]);
-    drop(store);
-    // Nothing was flushed: the queues are made from the log, which still has the old messages.
-    let store = open(&config, &disk);
-    assert_eq!(get(&store, 0).1, ["new", "newer"]);
-    assert_eq!(
-        append(&store, message("t", 0, b"third", "")).queue_offset,
-        QueueOffset(2)
-    );
-    let unused = store.clean_unused_topics(&["t".to_owned()].into()).unwrap();
-    assert_eq!(unused.iter().map(|t| &**t).collect::<Vec<_>>(), ["kept"]);
-}
-
-#[test]
-fn a_topic_deleted_before_its_messages_reached_its_queues_keeps_those_sent_after() {
-    let (_, disk) = simulated();
-    let config = small_config("/s");
-    let store = open(&config, &disk);
-    append(&store, message("t", 0, b"old", ""));
-    dispatched(&store);
-    store.log().set_dispatch_cap(Some(store.log().max_offset()));
-    append(&store, message("t", 0, b"on its way", ""));
-    store.delete_topic("t").unwrap();
-    let new = append(&store, message("t", 0, b"new", ""));
-    assert_eq!(new.queue_offset, QueueOffset(0));
-    store.log().set_dispatch_cap(None);
-    dispatched(&store);
-    assert_eq!(get(&store, 0).1, ["new"]);
-    // Deleted once more while nothing of it is on its way.
-    store.delete_topic("t").unwrap();
-    append(&store, message("t", 0, b"newest", ""));
-    dispatched(&store);
-    assert_eq!(get(&store, 0).1, ["newest"]);
-    store.close().unwrap();
-    drop(store);
-    assert_eq!(get(&open(&config, &disk), 0).1, ["newest"]);
-}
-
-#[test]
-fn a_deleted_topic_stays_deleted_and_costs_no_start_a_look_at_the_whole_log() {
-    let (_, disk) = simulated();
-    let config = small_config("/s");
-    let store = open(&config, &disk);
-    while store.log().file_list().len() < 8 {
-        append(&store, message("kept", 0, &[1; 2_000], ""));
-    }
-    for number in 0..20 {
-        append(&store, message("again", 0, &[2; 500], ""));
-        append(&store, message("gone", number % 2, &[3; 500], ""));
-    }
-    dispatched(&store);
-    let kept = store.reader().max_offset("kept", 0);
-    store.delete_topic("gone").unwrap();
-    store.delete_topic("again").unwrap();
-    append(&store, message("again", 0, b"new", ""));
-    dispatched(&store);
-    store.log_store().flush().unwrap();
-    store.flush_queues().unwrap();
-    let reader = |store: &Store| {
-        let max = |topic: &str| store.reader().max_offset(topic, 0).get();
-        (max("gone"), max("again"), max("kept"))
-    };
-    let expected = (0, 1, kept.get());
-    assert_eq!(reader(&store), expected);
-    drop(store);
-    for round in 0..4 {
-        let store = open(&config, &disk);
-        assert_eq!(reader(&store), expected, "round {round}");
-        assert_eq!(store.log_store().next_queue_offset("gone", 1).get(), 0);
-        let report = store.log_store().report();
-        assert!(report.scanned_from.get() > 0, "round {round}: {report:?}");
-        // After a crash, after clean stops, and after a crash again.
-        if round != 2 {
-            store.close().unwrap();
-        }
-    }
-    let store = open(&config, &disk);
-    assert_eq!(
-        append(&store, message("gone", 0, b"new", "")).queue_offset,
-        QueueOffset(0)
-    );
-    assert_eq!(
-        append(&store, message("again", 0, b"newer", "")).queue_offset,
-        QueueOffset(1)
-    );
-}
-
-#[test]
-fn a_deleted_topic_stays_deleted_when_a_crash_follows_a_start_that_made_queues_again() {
-    let (simulated, disk) = simulated();
-    let config = small_config("/s");
-    let store = open(&config, &disk);
-    for _ in 0..5 {
-        append(&store, message("kept", 0, b"kept", ""));
-        append(&store, message("gone", 0, b"gone", ""));
-    }
-    store.delete_topic("gone").unwrap();
-    drop(store);
-    let remove_kept = || {
-        for path in simulated.paths() {
-            if path.starts_with("/s/consumequeue/kept") {
-                disk.remove_file(&path).unwrap();
-            }
-        }
-    };
-    for _ in 0..3 {
-        // The queue is made again from the whole log, in which the deleted messages are.
-        remove_kept();
-        let store = open(&config, &disk);
-        let reader = store.reader();
-        assert_eq!(reader.max_offset("gone", 0), QueueOffset(0));
-        assert_eq!(reader.max_offset("kept", 0), QueueOffset(5));
-        // And a crash comes after the checkpoint says that its entries are not on disk, before they are.
-        store.log_store().checkpoint().write().unwrap();
-    }
-}
-
-#[test]
-fn of_a_deleted_topic_not_even_the_number_of_a_damaged_record_stays() {
-    let (simulated, disk) = simulated();
-    let config = small_config("/s");
-    let store = open(&config, &disk);
-    let broken = append(&store, message("gone", 0, &[7; 1_000], ""));
-    append(&store, message("gone", 0, b"whole", ""));
-    append(&store, message("kept", 0, b"kept", ""));
-    store.log_store().flush().unwrap();
-    drop(store);
-    let path = Path::new("/s/commitlog/00000000000000000000");
-    let mut bytes = simulated.content(path).unwrap();
-    bytes[broken.physical_offset.get() as usize + 200] = 0;
-    simulated.put(path, bytes);
-    let store = open(&config, &disk);
-    assert_eq!(store.log_store().report().damaged.len(), 1);
-    store.delete_topic("gone").unwrap();
-    drop(store);
-    for path in simulated.paths() {
-        if path.starts_with("/s/consumequeue/kept") {
-            disk.remove_file(&path).unwrap();
-        }
-    }
-    // The whole log is looked at.
-    let store = open(&config, &disk);
-    assert_eq!(store.reader().max_offset("kept", 0), QueueOffset(1));
-    assert_eq!(store.reader().max_offset("gone", 0), QueueOffset(0));
-    let new = append(&store, message("gone", 0, b"new", ""));
-    assert_eq!(new.queue_offset, QueueOffset(0));
-}
-
-#[test]
-fn a_queue_that_cannot_be_deleted_holds_up_neither_dispatch_nor_the_end() {
-    const EIO: i32 = 5;
-    let (simulated, disk) = simulated();
-    let config = small_config("/s");
-    let store = open(&config, &disk);
-    for _ in 0..100 {
-        append(&store, message("t", 0, b"old", ""));
-    }
-    dispatched(&store);
-    simulated.fail(Operation::Remove, "consumequeue/t", EIO);
-    assert!(store.delete_topic("t").is_err());
-    append(&store, message("u", 0, b"other", ""));
-    dispatched(&store);
-    append(&store, message("t", 0, b"new", ""));
-    until(|| store.dispatcher().trouble().is_some());
-    simulated.heal();
-    dispatched(&store);
-    assert_eq!(get(&store, 0).1, ["new"]);
-    store.flush_queues().unwrap();
-    simulated.fail(Operation::Remove, "consumequeue/t", EIO);
-    assert!(store.delete_topic("t").is_err());
-    store.close().unwrap();
 }
 
 #[test]

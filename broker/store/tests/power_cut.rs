@@ -7,20 +7,19 @@ mod support;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
+use minimq_protocol::message::MessageView;
 use minimq_store::commit_log::scanner::{LogScanner, Step};
 use minimq_store::io::{Disk, SimulatedDisk};
 use minimq_store::{
-    AppendResult, Blocking, FlushDiskType, GetRequest, LogRead, NoFilter, PhysicalOffset,
-    QueueOffset, Store, StoreClock, StoreConfig,
+    AppendResult, FlushDiskType, LogRead, PhysicalOffset, Store, StoreClock, StoreConfig,
 };
 use proptest::prelude::*;
+use support::store::{LONG, messages};
 use support::{message, small_config};
 
 const TOPICS: [&str; 3] = ["TopicA", "TopicB", "TopicC"];
 const QUEUES: i32 = 2;
-const LONG: Duration = Duration::from_secs(60);
 
 /// One thing that happens to a store.
 #[derive(Clone, Debug)]
@@ -83,8 +82,6 @@ struct World {
     stored: BTreeMap<i64, Stored>,
     /// What is in the log of topics that were deleted since; nobody may get it any more.
     dead: BTreeMap<i64, Stored>,
-    /// Topics that get no more messages.
-    ended: Vec<usize>,
     number: u64,
 }
 
@@ -103,7 +100,6 @@ impl World {
             store: None,
             stored: BTreeMap::new(),
             dead: BTreeMap::new(),
-            ended: Vec::new(),
             number: 0,
         };
         world.open();
@@ -120,11 +116,6 @@ impl World {
     }
 
     fn append(&mut self, messages: &[(usize, i32, usize)]) {
-        let messages: Vec<_> = messages
-            .iter()
-            .copied()
-            .filter(|(topic, ..)| !self.ended.contains(topic))
-            .collect();
         let bodies: Vec<Vec<u8>> = messages
             .iter()
             .map(|(_, _, len)| {
@@ -190,9 +181,6 @@ impl World {
             }
             Event::DeleteTopic(topic) => {
                 self.store().delete_topic(TOPICS[*topic]).unwrap();
-                // A topic that began again can lose the message it began with; a start then takes what the log has of the
-                // old one (README, `queues`).
-                self.ended.push(*topic);
                 let all = std::mem::take(&mut self.stored);
                 let (dead, kept): (BTreeMap<_, _>, _) = all
                     .into_iter()
@@ -367,30 +355,9 @@ impl World {
 
 /// Number and place of every message a consumer of the queue gets.
 fn queue_of(store: &Store, topic: &str, queue_id: i32) -> Vec<(i64, i64)> {
-    let mut messages = Vec::new();
-    let mut offset = store.reader().min_offset(topic, queue_id);
-    let max = store.reader().max_offset(topic, queue_id);
-    while offset < max {
-        let request = GetRequest {
-            topic,
-            queue_id,
-            offset,
-            max_count: 32,
-            max_bytes: usize::MAX,
-        };
-        let mut records = Vec::new();
-        let result = store
-            .reader()
-            .get(&request, &mut NoFilter, Blocking::Allowed, &mut records)
-            .unwrap();
-        for record in records {
-            let view = minimq_protocol::message::MessageView::parse(record).unwrap();
-            messages.push((view.queue_offset(), view.physical_offset()));
-        }
-        assert!(result.next_begin_offset > offset, "{result:?}");
-        offset = QueueOffset(result.next_begin_offset.get());
-    }
-    messages
+    let messages = messages(store, topic, queue_id);
+    let place = |message: &MessageView| (message.queue_offset(), message.physical_offset());
+    messages.iter().map(place).collect()
 }
 
 fn config() -> ProptestConfig {
@@ -426,48 +393,4 @@ proptest! {
         let mut world = World::new(FlushDiskType::AsyncFlush, queue_file);
         events.iter().for_each(|event| world.happen(event));
     }
-}
-
-#[test]
-fn whole_records_in_a_part_that_was_given_up_do_not_come_back_with_numbers_given_again() {
-    let a = [
-        (0, 0, 663),
-        (2, 0, 184),
-        (0, 0, 129),
-        (1, 0, 52),
-        (0, 1, 4532),
-        (1, 1, 1302),
-    ];
-    let b = [
-        (1, 1, 96),
-        (1, 1, 11182),
-        (1, 1, 81),
-        (1, 1, 180),
-        (0, 0, 91),
-        (2, 1, 626),
-        (1, 1, 75),
-        (2, 1, 1569),
-        (2, 1, 1579),
-        (0, 1, 76),
-    ];
-    let c = [
-        (0, 0, 29),
-        (0, 0, 54),
-        (0, 0, 2782),
-        (0, 0, 26),
-        (0, 1, 5778),
-        (1, 0, 6369),
-    ];
-    let d = [(0, 1, 1292), (2, 1, 2235), (0, 0, 112), (2, 0, 2942)];
-    let mut world = World::new(FlushDiskType::AsyncFlush, 60);
-    world.happen(&Event::Cut(13_413_926_149_706_249_312, 2));
-    world.append(&a);
-    world.append(&b);
-    // Most of the first file is lost; the second cannot be reached from its end, as no queue entry was kept.
-    world.happen(&Event::Cut(5_358_080_642_839_494_206, 3));
-    world.append(&c);
-    world.append(&d);
-    world.happen(&Event::Reopen);
-    // The next scan begins with the second file.
-    world.happen(&Event::Cut(1_971_395_744_863_187_956, 2));
 }

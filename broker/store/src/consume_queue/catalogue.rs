@@ -1,9 +1,12 @@
-//! Which queues there were when the store was last flushed: the file `queues` under the root, a line each: topic, queue
-//! id, next number, separated by tabs. RocketMQ ignores it.
+//! Which queues there were when the store was last flushed, and which topics were deleted: the file `queues` under the
+//! root. A line has three fields, separated by tabs. RocketMQ ignores it.
 //!
-//! A queue in it without files was lost (somebody deleted its folder). Its entries are made again from the log, and its
-//! numbers go on even if the log has none of its messages any more.
+//! * Topic, queue id, next number. A queue in it without files was lost (somebody deleted its folder). Its entries are
+//!   made again from the log, and its numbers go on even if the log has none of its messages any more.
+//! * Topic, `deleted`, offset. Messages of the topic that begin below that offset of the log are of one that was deleted;
+//!   a new one of this name may have some from there on. The line stays as long as the log has anything below.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -12,14 +15,20 @@ use crate::damage::{read_all, replace_file};
 use crate::error::StoreError;
 use crate::io::Disk;
 
-/// One line.
+/// Second field of the line of a deleted topic.
+const DELETED: &str = "deleted";
+
+/// A queue whose files are gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) struct Line {
+pub(super) struct Lost {
     pub(super) topic: String,
     pub(super) queue_id: i32,
     /// Number of the next message.
     pub(super) max: i64,
 }
+
+/// Topics that were deleted: their messages lie below this offset.
+pub(crate) type DeletedTopics = BTreeMap<Box<str>, i64>;
 
 /// The file, and what it told.
 #[derive(Debug)]
@@ -27,7 +36,8 @@ pub(super) struct Catalogue {
     path: PathBuf,
     /// What the file says, once that is known.
     written: Option<String>,
-    lost: Vec<Line>,
+    lost: Vec<Lost>,
+    deleted: DeletedTopics,
 }
 
 impl Catalogue {
@@ -36,11 +46,13 @@ impl Catalogue {
             path: root.join("queues"),
             written: None,
             lost: Vec::new(),
+            deleted: DeletedTopics::new(),
         }
     }
 
-    /// Reads the file and keeps the queues for which `has_entries` is false. Gives whether there is a file.
-    pub(super) fn find_lost(
+    /// Reads the file and keeps the deleted topics, and the queues for which `has_entries` is false. Gives whether there
+    /// is a file.
+    pub(super) fn read(
         &mut self,
         disk: &dyn Disk,
         has_entries: impl Fn(&str, i32) -> bool,
@@ -52,33 +64,61 @@ impl Catalogue {
             .open(&self.path)
             .and_then(|file| read_all(&file))
             .map_err(|e| StoreError::io(&self.path, "read", e))?;
-        for Line {
-            topic,
-            queue_id,
-            max,
-        } in String::from_utf8_lossy(&bytes).lines().filter_map(parse)
-        {
-            if max <= 0 || has_entries(&topic, queue_id) {
-                continue;
+        for line in String::from_utf8_lossy(&bytes).lines() {
+            match parse(line) {
+                Some((topic, Entry::Deleted { below })) => self.set_deleted(topic, below),
+                Some((topic, Entry::Queue { id, max })) if max > 0 && !has_entries(topic, id) => {
+                    tracing::warn!(
+                        topic,
+                        id,
+                        max,
+                        "files of a consume queue are gone: made again from the log"
+                    );
+                    self.add_lost(topic, id, max);
+                }
+                _ => {}
             }
-            tracing::warn!(
-                topic,
-                queue_id,
-                max,
-                "files of a consume queue are gone: made again from the log"
-            );
-            self.add_lost(&topic, queue_id, max);
         }
         Ok(true)
     }
 
-    pub(super) fn lost(&self) -> &[Line] {
+    pub(super) fn lost(&self) -> &[Lost] {
         &self.lost
+    }
+
+    pub(super) fn deleted(&self) -> &DeletedTopics {
+        &self.deleted
+    }
+
+    /// A topic's messages that begin below an offset of the log, all of which are on disk, count for nothing.
+    pub(super) fn set_deleted(&mut self, topic: &str, below: i64) {
+        let known = self.deleted.entry(topic.into()).or_default();
+        *known = below.max(*known);
+    }
+
+    /// The log begins at `min` now: there is nothing below.
+    pub(super) fn forget_deleted(&mut self, min: i64) {
+        self.deleted.retain(|_, below| *below > min);
+    }
+
+    /// The log ends at `end`: whatever comes there now is of no deleted topic. Gives whether that was not known.
+    pub(super) fn end_deleted(&mut self, end: i64) -> bool {
+        let beyond = self.deleted.values_mut().filter(|below| **below > end);
+        beyond.map(|below| *below = end).count() > 0
+    }
+
+    /// Whether all that a queue has is of a deleted topic.
+    pub(super) fn is_deleted(&self, queue: &ConsumeQueue) -> bool {
+        queue.is_deleted()
+            || self.deleted.get(queue.topic()).is_some_and(|below| {
+                // Without any entry of a message it may be a new one, whose first ones are damaged.
+                (1..=*below).contains(&queue.physical_end())
+            })
     }
 
     /// A queue without usable files, whose next message gets the number `max` at least.
     pub(super) fn add_lost(&mut self, topic: &str, queue_id: i32, max: i64) {
-        self.lost.push(Line {
+        self.lost.push(Lost {
             topic: topic.to_owned(),
             queue_id,
             max,
@@ -89,11 +129,11 @@ impl Catalogue {
         !self.lost.is_empty()
     }
 
-    pub(super) fn take_lost(&mut self) -> Vec<Line> {
+    pub(super) fn take_lost(&mut self) -> Vec<Lost> {
         std::mem::take(&mut self.lost)
     }
 
-    /// Writes down `queues`, unless the file says just that.
+    /// Writes down `queues` and the deleted topics, unless the file says just that.
     pub(super) fn write(
         &mut self,
         disk: &dyn Disk,
@@ -101,9 +141,11 @@ impl Catalogue {
     ) -> Result<(), StoreError> {
         let mut lines: Vec<_> = queues
             .iter()
-            .filter(|q| q.max_offset() > 0 && !q.is_deleted())
+            .filter(|q| q.max_offset() > 0 && !self.is_deleted(q))
             .map(|q| format!("{}\t{}\t{}\n", q.topic(), q.queue_id(), q.max_offset()))
             .collect();
+        let deleted = self.deleted.iter();
+        lines.extend(deleted.map(|(topic, below)| format!("{topic}\t{DELETED}\t{below}\n")));
         lines.sort_unstable();
         let text = lines.concat();
         if self.written.as_ref() != Some(&text) {
@@ -114,16 +156,68 @@ impl Catalogue {
     }
 }
 
-fn parse(line: &str) -> Option<Line> {
+/// What a line says of a topic.
+#[derive(Debug, PartialEq, Eq)]
+enum Entry {
+    Queue { id: i32, max: i64 },
+    Deleted { below: i64 },
+}
+
+fn parse(line: &str) -> Option<(&str, Entry)> {
     let mut fields = line.split('\t');
-    let (topic, queue_id, max) = (
-        fields.next()?,
-        fields.next()?.parse().ok()?,
-        fields.next()?.parse().ok()?,
-    );
-    Some(Line {
-        topic: topic.to_owned(),
-        queue_id,
-        max,
-    })
+    let (topic, what, number) = (fields.next()?, fields.next()?, fields.next()?);
+    let number = number.parse().ok()?;
+    let entry = match what {
+        DELETED => Entry::Deleted { below: number },
+        id => Entry::Queue {
+            id: id.parse().ok()?,
+            max: number,
+        },
+    };
+    Some((topic, entry))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::io::SimulatedDisk;
+
+    fn read(text: &str) -> Catalogue {
+        let disk = SimulatedDisk::new();
+        disk.put(Path::new("/s/queues"), text.into());
+        let mut catalogue = Catalogue::new(Path::new("/s"));
+        assert!(catalogue.read(&disk, |topic, _| topic == "Here").unwrap());
+        catalogue
+    }
+
+    #[test]
+    fn a_file_from_before_there_were_deleted_topics_tells_of_lost_queues() {
+        let catalogue = read("Gone\t-1\t7\nHere\t0\t5\nNothing\t0\t0\nno line\nT\tx\t1\n\n");
+        let lost = Lost {
+            topic: "Gone".into(),
+            queue_id: -1,
+            max: 7,
+        };
+        assert_eq!(catalogue.lost(), [lost]);
+        assert!(catalogue.deleted().is_empty());
+    }
+
+    #[test]
+    fn the_later_deletion_of_a_topic_counts_as_far_as_the_log_reaches() {
+        let mut catalogue = read("A\tdeleted\t700\nB\tdeleted\t400\nA\t0\t3\n");
+        let deleted = |catalogue: &Catalogue| {
+            let deleted = catalogue.deleted().iter();
+            let text: Vec<_> = deleted.map(|(topic, at)| format!("{topic} {at}")).collect();
+            text.join(", ")
+        };
+        assert_eq!(deleted(&catalogue), "A 700, B 400");
+        catalogue.set_deleted("A", 500);
+        catalogue.set_deleted("B", 800);
+        assert_eq!(deleted(&catalogue), "A 700, B 800");
+        assert!(!catalogue.end_deleted(800));
+        assert!(catalogue.end_deleted(750));
+        assert_eq!(deleted(&catalogue), "A 700, B 750");
+        catalogue.forget_deleted(700);
+        assert_eq!(deleted(&catalogue), "B 750");
+    }
 }

@@ -32,6 +32,7 @@ pub mod table;
 mod tests;
 mod trim;
 
+pub(crate) use catalogue::DeletedTopics;
 pub use entry::QueueEntry;
 pub use ext::ExtUnit;
 pub use queue::{ConsumeQueue, Pushed};

@@ -11,7 +11,7 @@ use dashmap::DashMap;
 use parking_lot::Mutex;
 
 use super::QueueSettings;
-use super::catalogue::Catalogue;
+use super::catalogue::{Catalogue, DeletedTopics};
 use super::open_files::OpenFiles;
 use super::queue::ConsumeQueue;
 use super::segments::Shared;
@@ -153,44 +153,49 @@ impl ConsumeQueues {
     /// that were lost, and of which the log had nothing, go on with the number they had.
     pub(crate) fn truncate(&self, physical: i64) -> Result<(), StoreError> {
         self.all().iter().try_for_each(|q| q.truncate(physical))?;
-        for lost in self.catalogue.lock().take_lost() {
+        let mut catalogue = self.catalogue.lock();
+        for lost in catalogue.take_lost() {
             self.get_or_create(&lost.topic, lost.queue_id)
                 .begin_at(lost.max);
+        }
+        // Before the first message comes there that a later start could take for a deleted one.
+        if catalogue.end_deleted(physical) {
+            catalogue.write(&*self.shared.disk, &self.all())?;
         }
         Ok(())
     }
 
-    /// Compares with the catalogue of queues that was written last, to find those whose files are gone. Gives whether there
-    /// is a catalogue.
+    /// Compares with the catalogue that was written last, to find queues whose files are gone, and ends deletions that a
+    /// stop came into. Gives whether there is a catalogue.
     ///
     /// # Errors
     /// When the disk fails.
-    pub fn find_lost(&self) -> Result<bool, StoreError> {
+    pub fn read_catalogue(&self) -> Result<bool, StoreError> {
+        let mut catalogue = self.catalogue.lock();
         let has_entries = |topic: &str, id| self.get(topic, id).is_some_and(|q| q.max_offset() > 0);
-        self.catalogue
-            .lock()
-            .find_lost(&*self.shared.disk, has_entries)
+        let found = catalogue.read(&*self.shared.disk, has_entries)?;
+        for queue in self.all().iter().filter(|q| catalogue.is_deleted(q)) {
+            self.delete(queue, i64::MAX)?;
+            self.leave_out_topic(queue.topic());
+        }
+        Ok(found)
     }
 
-    /// Calls `visit` with each queue and where its message with number 0 is; 0 if that is not known.
-    ///
-    /// # Errors
-    /// When the disk fails.
-    pub(crate) fn places_of_first(
-        &self,
-        visit: &mut dyn FnMut(&str, i32, i64),
-    ) -> Result<(), StoreError> {
-        for queue in self.all() {
-            let first = queue.entry(0)?.filter(|entry| !entry.is_filler());
-            let place = first.map_or(0, |entry| entry.physical_offset);
-            visit(queue.topic(), queue.queue_id(), place);
-        }
+    /// Topics that were deleted, and below which offset of the log their messages are.
+    pub(crate) fn deleted_topics(&self) -> DeletedTopics {
+        self.catalogue.lock().deleted().clone()
+    }
+
+    /// Calls `visit` with each queue, also with those whose files are gone.
+    pub(crate) fn visit_known(&self, visit: &mut dyn FnMut(&str, i32)) {
+        self.all()
+            .iter()
+            .for_each(|queue| visit(queue.topic(), queue.queue_id()));
         self.catalogue
             .lock()
             .lost()
             .iter()
-            .for_each(|lost| visit(&lost.topic, lost.queue_id, 0));
-        Ok(())
+            .for_each(|lost| visit(&lost.topic, lost.queue_id));
     }
 
     /// Whether files of a queue are gone, so that the whole log has to be looked at for its records.
@@ -235,7 +240,13 @@ impl ConsumeQueues {
 
     /// Moves all minimums up to what the log, which now begins at `log_min`, still has.
     pub(crate) fn raise_min(&self, log_min: i64) -> Result<(), StoreError> {
+        self.forget_deleted(log_min);
         self.all().iter().try_for_each(|q| q.raise_min(log_min))
+    }
+
+    /// The log, which now begins at `log_min`, has nothing below any more.
+    pub(crate) fn forget_deleted(&self, log_min: i64) {
+        self.catalogue.lock().forget_deleted(log_min);
     }
 
     /// Brings to disk the queues that have at least `least_pages` unflushed pages; 0: all that have anything.
@@ -274,14 +285,18 @@ impl ConsumeQueues {
         queue_id: i32,
         below: i64,
     ) -> Result<(), StoreError> {
-        let Some(queue) = self.get(topic, queue_id) else {
-            return Ok(());
-        };
-        // While its files go it stays here, so that nobody begins a new queue over them.
-        if queue.delete(below)? {
-            self.leave_out(&queue);
+        if let Some(queue) = self.get(topic, queue_id) {
+            self.delete(&queue, below)?;
         }
         self.write_catalogue()
+    }
+
+    fn delete(&self, queue: &Arc<ConsumeQueue>, below: i64) -> Result<(), StoreError> {
+        // While its files go it stays here, so that nobody begins a new queue over them.
+        if queue.delete(below)? {
+            self.leave_out(queue);
+        }
+        Ok(())
     }
 
     /// Takes a deleted queue out of the table; one that took its place stays.
@@ -295,16 +310,30 @@ impl ConsumeQueues {
         }
     }
 
-    /// Deletes a topic's queues, but those that have records that end after `below`. Returns how many there were.
+    /// Deletes a topic's queues, but those that have records that end after `below`, an offset below which all of the log
+    /// is on disk. Returns how many there were. Once it returned no record from below it is in a queue again, not even
+    /// after a power cut.
     pub(crate) fn delete_topic(&self, topic: &str, below: i64) -> Result<usize, StoreError> {
         let queues = self.of_topic(topic);
+        if queues.is_empty() {
+            return Ok(0);
+        }
+        // Whether or not the files can be deleted, numbers begin at 0 there.
+        self.catalogue.lock().set_deleted(topic, below);
         for queue in &queues {
-            self.delete_queue(topic, queue.queue_id(), below)?;
+            self.delete(queue, below)?;
         }
-        if queues.is_empty() || self.topics.get(topic).is_some_and(|rest| !rest.is_empty()) {
-            return Ok(queues.len());
+        self.write_catalogue()?;
+        self.leave_out_topic(topic);
+        Ok(queues.len())
+    }
+
+    /// Takes a topic out of the table if it has no queue any more, and its folder from the disk.
+    fn leave_out_topic(&self, topic: &str) {
+        let left_out = self.topics.remove_if(topic, |_, queues| queues.is_empty());
+        if left_out.is_none() {
+            return;
         }
-        self.topics.remove_if(topic, |_, queues| queues.is_empty());
         let folders = [
             Some(&self.settings.folder),
             self.settings.ext.as_ref().map(|e| &e.folder),
@@ -315,7 +344,6 @@ impl ConsumeQueues {
                 tracing::warn!(folder = %folder.display(), %error, "folder of a deleted topic stays");
             }
         }
-        Ok(queues.len())
     }
 
     #[cfg(test)]

@@ -2,14 +2,14 @@
 //!
 //! Not here: the scan (`recovery`), and the index, which finds by itself what it lacks once the store is open.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use minimq_protocol::message::RecordRef;
 
 use super::dispatcher::{RecentQueues, enter};
 use crate::checkpoint::CheckpointContent;
-use crate::consume_queue::ConsumeQueues;
+use crate::consume_queue::{ConsumeQueues, DeletedTopics};
 use crate::dispatch_record::DispatchRecord;
 use crate::error::StoreError;
 use crate::index::Index;
@@ -34,9 +34,10 @@ struct Dispatched {
     entered: i64,
     /// Whether the last stop was clean: then nothing below is to be entered again.
     clean: bool,
-    /// Where the record with number 0 of each queue is, 0 if that is not known. Records before it are of a deleted topic
-    /// of this name, and so are all records of a queue that is not here.
-    began: HashMap<Box<str>, HashMap<i32, i64>>,
+    /// All queues. Records of others are of a topic that a 4.9.8 broker deleted, once.
+    known: HashMap<Box<str>, HashSet<i32>>,
+    /// Topics that were deleted, and below which offset that counts.
+    deleted: DeletedTopics,
 }
 
 impl<'a> DerivedData<'a> {
@@ -61,20 +62,18 @@ impl Derived for DerivedData<'_> {
         // A 4.9.8 broker that was at work since may have deleted queues for good.
         if let (Some(flushed), Some(dispatched)) =
             (checkpoint.flushed_offset, checkpoint.dispatched_offset)
-            && self.queues.find_lost()?
+            && self.queues.read_catalogue()?
         {
-            let mut began: HashMap<Box<str>, HashMap<i32, i64>> = HashMap::new();
-            self.queues.places_of_first(&mut |topic, queue_id, place| {
-                began
-                    .entry(topic.into())
-                    .or_default()
-                    .insert(queue_id, place);
-            })?;
+            let mut known: HashMap<Box<str>, HashSet<i32>> = HashMap::new();
+            self.queues.visit_known(&mut |topic, queue_id| {
+                known.entry(topic.into()).or_default().insert(queue_id);
+            });
             self.dispatched = Some(Dispatched {
                 to: flushed.min(dispatched),
                 entered: flushed.min(checkpoint.entered_offset.unwrap_or(dispatched)),
                 clean,
-                began,
+                known,
+                deleted: self.queues.deleted_topics(),
             });
         }
         self.index.load(clean, checkpoint.index_timestamp)
@@ -105,11 +104,13 @@ impl Derived for DerivedData<'_> {
     fn is_deleted(&self, record: &RecordRef<'_>) -> bool {
         let at = record.physical_offset();
         self.dispatched.as_ref().is_some_and(|dispatched| {
-            let began = dispatched
-                .began
-                .get(record.topic())
-                .and_then(|queues| queues.get(&record.queue_id()));
-            at + record.size() as i64 <= dispatched.entered && began.is_none_or(|began| at < *began)
+            let (deleted, known) = (&dispatched.deleted, &dispatched.known);
+            let is_known = || {
+                let queues = known.get(record.topic());
+                queues.is_some_and(|queues| queues.contains(&record.queue_id()))
+            };
+            deleted.get(record.topic()).is_some_and(|below| at < *below)
+                || (at + record.size() as i64 <= dispatched.entered && !is_known())
         })
     }
 

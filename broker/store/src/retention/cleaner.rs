@@ -301,6 +301,7 @@ impl Cleaner {
         if log_min <= *cleaned_to {
             return Ok(());
         }
+        self.queues.forget_deleted(log_min);
         let mut checked = Instant::now();
         for queue in self.queues.all() {
             let deleted = queue.clean(log_min)?;

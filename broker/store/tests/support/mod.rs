@@ -1,5 +1,8 @@
-//! What the store's tests share: messages, a stand-in for queues that notes what it is given, golden stores.
+//! What the store's tests share: messages, a stand-in for queues that notes what it is given, golden stores; whole stores
+//! ([`store`]).
 #![allow(dead_code, unreachable_pub, reason = "each test file uses its part")]
+
+pub mod store;
 
 use std::collections::BTreeMap;
 use std::ops::Range;
