@@ -51,6 +51,11 @@ fn config(root: &Path) -> StoreConfig {
     }
 }
 
+fn open(root: &Path) -> Store {
+    let (clock, _) = StoreClock::manual(STORED);
+    Store::open_on(&config(root), Arc::new(RealDisk), clock, |_| {}).unwrap()
+}
+
 /// Appends at the times `STORED`, `STORED` + 1000, and so on, brings all to disk and stops without a clean end.
 fn written(root: &Path, messages: &[AppendMessage<'_>]) {
     let (clock, time) = StoreClock::manual(STORED);
@@ -259,4 +264,46 @@ fn checkpoint_abort_lock_and_the_list_of_queues() {
         String::from_utf8(read(folder.path(), "queues")).unwrap(),
         "Large\t0\t2\nTopicTest\t3\t2\n"
     );
+}
+
+#[test]
+fn deleted_topics_in_the_list_of_queues() {
+    let folder = tempfile::tempdir().unwrap();
+    written(folder.path(), &messages());
+    let store = open(folder.path());
+    let end = store.log().max_offset();
+    store.delete_topic("Large").unwrap();
+    assert_eq!(
+        String::from_utf8(read(folder.path(), "queues")).unwrap(),
+        format!("Large\tdeleted\t{end}\nTopicTest\t3\t2\n")
+    );
+}
+
+#[test]
+fn the_list_of_damaged_parts() {
+    let folder = tempfile::tempdir().unwrap();
+    written(folder.path(), &messages());
+    let path = folder.path().join("commitlog/00000000000000000000");
+    let mut file = std::fs::read(&path).unwrap();
+    // Of the first record the body changes; of the third not even a head is left.
+    file[88] ^= 1;
+    file[FIRST + SECOND..][..88].fill(0);
+    std::fs::write(&path, file).unwrap();
+    drop(open(folder.path()));
+    let text = String::from_utf8(read(folder.path(), "damaged")).unwrap();
+    let lines: Vec<Vec<_>> = text
+        .lines()
+        .map(|line| line.split('\t').collect())
+        .collect();
+    let [body, head] = &lines[..] else {
+        panic!("{text}")
+    };
+    let (to, from) = (FIRST.to_string(), (FIRST + SECOND).to_string());
+    assert_eq!(body[..5], ["0", &to, "TopicTest", "3", "0"]);
+    assert_eq!(head[..5], [&from, "2048", "-", "-", "-"]);
+    for line in [body, head] {
+        assert!(line.len() == 6 && !line[5].is_empty(), "reason: {text}");
+    }
+    assert!(text.ends_with('\n'));
+    assert!(!folder.path().join("damaged.tmp").exists());
 }

@@ -10,13 +10,12 @@ use std::time::Duration;
 use minimq_protocol::message::MessageView;
 use minimq_store::io::{Disk, Operation, RealDisk, SimulatedDisk};
 use minimq_store::{
-    AppendResult, Blocking, GetRequest, LogRead, NoFilter, PhysicalOffset, QueueOffset, Store,
-    StoreClock, StoreConfig,
+    AppendResult, Blocking, LogRead, PhysicalOffset, QueueOffset, Store, StoreClock, StoreConfig,
 };
+use support::store::{LONG, bodies};
 use support::{message, small_config};
 
 const PROPERTIES: &str = "KEYS\u{1}k\u{2}TAGS\u{1}TagA\u{2}UNIQ_KEY\u{1}0123456789ABCDEF";
-const LONG: Duration = Duration::from_secs(60);
 
 fn open_on(config: &StoreConfig, disk: &Arc<dyn Disk>) -> Store {
     let store = Store::open_on(config, Arc::clone(disk), StoreClock::System, |_| {}).unwrap();
@@ -38,32 +37,6 @@ fn append(store: &Store, topic: &str, queue_id: i32, body: &[u8]) -> AppendResul
     let mut outcomes = Vec::new();
     store.append_blocking(&[message(topic, queue_id, body, PROPERTIES)], &mut outcomes);
     outcomes.remove(0).unwrap()
-}
-
-/// Bodies that a consumer of the queue gets.
-fn bodies(store: &Store, topic: &str, queue_id: i32) -> Vec<String> {
-    let mut bodies = Vec::new();
-    let mut offset = store.reader().min_offset(topic, queue_id);
-    while offset < store.reader().max_offset(topic, queue_id) {
-        let request = GetRequest {
-            topic,
-            queue_id,
-            offset,
-            max_count: 32,
-            max_bytes: usize::MAX,
-        };
-        let mut records = Vec::new();
-        let result = store
-            .reader()
-            .get(&request, &mut NoFilter, Blocking::Allowed, &mut records)
-            .unwrap();
-        bodies.extend(records.into_iter().map(|record| {
-            String::from_utf8(MessageView::parse(record).unwrap().body().to_vec()).unwrap()
-        }));
-        assert!(result.next_begin_offset > offset, "{result:?}");
-        offset = QueueOffset(result.next_begin_offset.get());
-    }
-    bodies
 }
 
 /// 25 messages each in two queues of ST1, then 5 in ST2; stopped cleanly. Gives where those of ST2 lie.
@@ -252,75 +225,107 @@ fn a_queue_entry_that_points_beyond_the_log_costs_no_message() {
 
 #[test]
 fn queues_made_again_after_a_stop_survive_a_power_cut_before_they_are_flushed() {
-    for kept in [0, 1, 2] {
-        let disk = SimulatedDisk::new();
-        let config = StoreConfig {
-            flush_disk_type: minimq_store::FlushDiskType::SyncFlush,
-            // Only the log's checkpoint is written meanwhile.
-            flush_interval_consume_queue_ms: 3_600_000,
-            ..small_config("/s")
-        };
-        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
-        let store = open_on(&config, &shared);
-        for number in 0..150 {
-            append(&store, "old", 0, format!("a{number}").as_bytes());
-        }
-        for number in 0..60 {
-            append(&store, "new", 0, &[number; 2_000]);
-        }
-        store.log_store().flush().unwrap();
-        assert!(store.dispatcher().wait_for(store.log().max_offset(), LONG));
-        store.close().unwrap();
-        for path in disk.paths() {
-            if path.starts_with("/s/consumequeue/old") {
-                shared.remove_file(&path).unwrap();
-            }
-        }
-        shared.sync_folder(Path::new("/s")).unwrap();
-        // The queue is made again; then the log's flush writes the checkpoint.
-        let store = open_on(&config, &shared);
-        assert_eq!(bodies(&store, "old", 0), expected("a", 150));
-        append(&store, "new", 0, b"one more");
-        store.log_store().flush().unwrap();
-        store.log_store().checkpoint().write().unwrap();
-        drop(store);
-        let mut asked = 0;
-        let left: Arc<dyn Disk> = Arc::new(disk.cut(|| {
-            asked += 1;
-            kept == 2 || (kept == 1 && asked % 2 == 0)
-        }));
-        let store = open_on(&config, &left);
-        assert_eq!(bodies(&store, "old", 0), expected("a", 150), "kept {kept}");
+    let disk = SimulatedDisk::new();
+    let config = StoreConfig {
+        // Only the log's checkpoint is written meanwhile.
+        flush_interval_consume_queue_ms: 3_600_000,
+        ..small_config("/s")
+    };
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let store = open_on(&config, &shared);
+    for number in 0..100 {
+        append(&store, "old", 0, format!("a{number}").as_bytes());
     }
+    for number in 0..60 {
+        append(&store, "new", 0, &[number; 2_000]);
+    }
+    store.close().unwrap();
+    drop(store);
+    let queue_files = || {
+        let of_old = |path: &PathBuf| path.starts_with("/s/consumequeue/old");
+        disk.paths().into_iter().filter(of_old)
+    };
+    queue_files().for_each(|path| shared.remove_file(&path).unwrap());
+    // The queue is made again; then the log's flush writes the checkpoint.
+    let store = open_on(&config, &shared);
+    assert_eq!(bodies(&store, "old", 0), expected("a", 100));
+    append(&store, "new", 0, b"one more");
+    store.log_store().flush().unwrap();
+    store.log_store().checkpoint().write().unwrap();
+    drop(store);
+    // Of what was made again the cut leaves the first file, and the names of the others.
+    let files = queue_files().skip(1);
+    assert_eq!(files.map(|path| disk.put(&path, vec![0; 400])).count(), 4);
+    let store = open_on(&config, &shared);
+    assert_eq!(bodies(&store, "old", 0), expected("a", 100));
+    assert_eq!(store.log_store().report().scanned_from, PhysicalOffset(0));
 }
 
 #[test]
-fn a_queue_file_that_a_power_cut_took_while_it_left_later_ones_is_made_again() {
-    let folder = tempfile::tempdir().unwrap();
+fn an_entry_of_which_a_power_cut_took_a_part_does_not_hide_others_it_took() {
+    let disk = SimulatedDisk::new();
     let config = StoreConfig {
-        mapped_file_size_consume_queue: 60,
+        mapped_file_size_consume_queue: 2_080,
         flush_interval_consume_queue_ms: 3_600_000,
-        ..small_config(folder.path())
+        ..small_config("/s")
     };
-    let store = open(&config);
-    for number in 0..150 {
-        append(&store, "T", 0, format!("a{number}").as_bytes());
-        if number == 4 {
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let store = open_on(&config, &shared);
+    let body = |number: i32| format!("{number:0130}");
+    for number in 0..416 {
+        append(&store, "T", 0, body(number).as_bytes());
+        if number == 70 {
             assert!(store.dispatcher().wait_for(store.log().max_offset(), LONG));
+            store.log_store().flush().unwrap();
             store.flush_queues().unwrap();
         }
     }
     store.log_store().flush().unwrap();
     assert!(store.dispatcher().wait_for(store.log().max_offset(), LONG));
+    store.queues().get("T", 0).unwrap().write_out().unwrap();
     drop(store);
-    // Those with entries 12 to 14 and 15 to 17, written but never synced.
-    for name in ["00000000000000000240", "00000000000000000300"] {
-        let path = folder.path().join("consumequeue/T/0").join(name);
-        assert!(std::fs::read(&path).unwrap().iter().any(|byte| *byte != 0));
-        std::fs::write(&path, [0; 60]).unwrap();
+    // A sector of the first of four files: entries 77 to 101, and of entry 102 where its record is, but not its length.
+    let path = Path::new("/s/consumequeue/T/0/00000000000000000000");
+    let mut entries = disk.content(path).unwrap();
+    entries[1_536..2_048].fill(0);
+    assert!(entries[102 * 20 + 8..][..4].iter().any(|byte| *byte != 0));
+    disk.put(path, entries);
+    let store = open_on(&config, &shared);
+    // Entries are made again from the second file of the log on.
+    assert_eq!(store.log_store().report().scanned_from.get(), 16_384);
+    assert_eq!(
+        bodies(&store, "T", 0),
+        (0..416).map(body).collect::<Vec<_>>()
+    );
+}
+
+#[test]
+fn the_index_goes_on_in_the_next_file_behind_what_is_no_record_and_no_start_looked_at() {
+    // A length beyond the end of the log, and a wrong magic.
+    for (at, value) in [(0, 0x7F), (4, 0)] {
+        let disk = SimulatedDisk::new();
+        let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+        let config = small_config("/s");
+        let store = open_on(&config, &shared);
+        let results: Vec<_> = (0..18)
+            .map(|number| append(&store, "T", 0, format!("{number:05000}").as_bytes()))
+            .collect();
+        store.close().unwrap();
+        drop(store);
+        let path = Path::new("/s/commitlog/00000000000000000000");
+        let mut bytes = disk.content(path).unwrap();
+        bytes[results[1].physical_offset.get() as usize + at] = value;
+        disk.put(path, bytes);
+        let index = disk.paths().into_iter().find(|p| p.starts_with("/s/index"));
+        shared.remove_file(&index.unwrap()).unwrap();
+        let store = open_on(&config, &shared);
+        assert!(store.log_store().report().damaged.is_empty());
+        let found = store.query("T", "k", 64, 0, i64::MAX).unwrap();
+        let behind = |at: PhysicalOffset| at >= results[1].physical_offset && at.get() < 16_384;
+        let kept = results.iter().map(|result| result.physical_offset);
+        let kept: Vec<_> = kept.filter(|at| !behind(*at)).map(|at| at.get()).collect();
+        assert_eq!(found.physical_offsets, kept, "byte {at}");
     }
-    let store = open(&config);
-    assert_eq!(bodies(&store, "T", 0), expected("a", 150));
 }
 
 #[test]

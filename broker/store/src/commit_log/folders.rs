@@ -260,6 +260,19 @@ mod tests {
     }
 
     #[test]
+    fn no_file_is_tried_for_which_the_disk_has_no_room() {
+        let disk = SimulatedDisk::new();
+        let path = Path::new("/a/00000000000000000000");
+        disk.create_folder(Path::new("/a")).unwrap();
+        disk.set_capacity(Some(1023));
+        let error = create(&disk, path, 0, 1024).unwrap_err().to_string();
+        assert!(error.contains("allocate"), "{error}");
+        assert_eq!((disk.refused(), disk.paths().len()), (0, 0));
+        disk.set_capacity(Some(1024));
+        create(&disk, path, 0, 1024).unwrap();
+    }
+
+    #[test]
     fn use_of_a_disk_is_rounded_up_to_whole_percent() {
         assert_eq!(
             used_percent(Space {

@@ -106,6 +106,7 @@ struct FaultRules {
     held: usize,
     capacity: Option<u64>,
     used: u64,
+    refused: u64,
 }
 
 impl Default for SimulatedDisk {
@@ -150,6 +151,12 @@ impl SimulatedDisk {
     /// Bytes that may be allocated in all; a full disk answers ENOSPC.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.faults.rules.lock().capacity = bytes;
+    }
+
+    /// How often something asked for more room than there was.
+    #[must_use]
+    pub fn refused(&self) -> u64 {
+        self.faults.rules.lock().refused
     }
 
     /// `true`: syncs hang until `false` is set.
@@ -421,6 +428,7 @@ impl Faults {
             .capacity
             .is_some_and(|capacity| rules.used + bytes > capacity)
         {
+            rules.refused += 1;
             return Err(io::ErrorKind::StorageFull.into());
         }
         rules.used += bytes;
