@@ -1,12 +1,15 @@
 //! How fast messages go from the log into queues and index, and from there to readers, beside how fast they are appended
 //! in the same run. `cargo bench -p minimq-store --bench dispatch`; `MINIMQ_BENCH_MIB` bytes of log a case (default 512).
 
+mod support;
+
 use std::time::{Duration, Instant};
 
 use minimq_store::{
     AppendMessage, Blocking, DispatchListener, Dispatched, GetRequest, NoFilter, PhysicalOffset,
-    QueueOffset, Store, StoreConfig,
+    QueueOffset, Store,
 };
+use support::{MIB, message};
 
 const LONG: Duration = Duration::from_secs(600);
 const BATCH: usize = 32;
@@ -73,7 +76,7 @@ fn main() {
         .iter()
         .filter(|c| wanted.is_empty() || wanted.iter().any(|w| c.name.contains(w)))
     {
-        run(case, mib << 20);
+        run(case, mib * MIB as i64);
     }
 }
 
@@ -125,7 +128,7 @@ fn rate(name: &str, messages: usize, bytes: i64, (elapsed, cpu): (Duration, f64)
     println!(
         "  {name:<44} {:>9.0} messages/s {:>6.0} MiB/s {:>6.0} ns each, {:>6.2} CPU s a million",
         messages as f64 / seconds,
-        bytes as f64 / seconds / 1048576.0,
+        bytes as f64 / seconds / MIB as f64,
         seconds * 1e9 / messages as f64,
         cpu * 1e6 / messages as f64
     );
@@ -133,15 +136,9 @@ fn rate(name: &str, messages: usize, bytes: i64, (elapsed, cpu): (Duration, f64)
 
 fn run(case: &Case, bytes: i64) {
     println!("{}", case.name);
-    let folder = tempfile::tempdir().expect("a folder");
-    let mut config = StoreConfig::new(folder.path());
-    config.mapped_file_size_commit_log = 256 << 20;
+    let folder = support::folder();
+    let mut config = support::config(&folder, 256 * MIB);
     config.hot_window_bytes = 4 << 30;
-    // Whatever this machine's disk says.
-    (
-        config.disk_space_clean_forcibly_ratio,
-        config.disk_space_warning_level_ratio,
-    ) = (100, 100);
     let body = vec![b'x'; case.body];
     let topics: Vec<String> = (0..case.topics).map(|n| format!("topic-{n}")).collect();
     let size = 91 + 7 + case.body + case.properties.len();
@@ -150,17 +147,8 @@ fn run(case: &Case, bytes: i64) {
         .map(|n| AppendMessage {
             topic: &topics[n % topics.len()],
             queue_id: (n / topics.len()) as i32 % case.queues,
-            flag: 0,
-            sys_flag: 0,
-            born_timestamp: 1_700_000_000_000,
-            born_host: "127.0.0.1:1234".parse().expect("an address"),
-            store_host: "127.0.0.1:10911".parse().expect("an address"),
-            reconsume_times: 0,
-            prepared_transaction_offset: 0,
-            body: &body,
             properties: case.properties.as_bytes(),
-            appended_properties: b"",
-            joins_previous: false,
+            ..message(&body)
         })
         .collect();
     let append = |store: &Store| {

@@ -6,29 +6,25 @@
 //! adds to a sync can be told on a machine whose disk others use. Limit and store take turns in short slices; the median
 //! of the slices' ratios counts.
 
+mod support;
+
 use std::any::Any;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::time::{Duration, Instant, SystemTime};
 
 use minimq_store::io::{Disk, DiskFile, FolderEntry, RealDisk, Space};
-use minimq_store::recovery::{Derived, RecordPlace};
 use minimq_store::region::{Region, RegionWriter};
-use minimq_store::{
-    AppendMessage, DispatchRecord, FlushDiskType, FlushOutcome, LogStore, PhysicalOffset,
-    QueueOffset, StoreClock, StoreConfig, StoreError,
-};
+use minimq_store::{AppendMessage, FlushDiskType, FlushOutcome, LogStore, StoreClock, StoreConfig};
+use support::{Counting, MIB, config, folder, message, record_len};
 
-const MIB: u64 = 1 << 20;
 const SLICE: Duration = Duration::from_millis(250);
 const SLICES: usize = 9;
-const PROPERTIES: &str =
-    "UNIQ_KEY\u{1}7F0000010C395FFD2B27955118E8010E\u{2}WAIT\u{1}true\u{2}TAGS\u{1}TagA";
 const BODY: usize = 1024;
-const RECORD: usize = 91 + "BenchmarkTest".len() + PROPERTIES.len() + BODY;
+const RECORD: usize = record_len(BODY);
 
 fn main() {
     let mut wanted = std::env::args().skip(1).filter(|a| !a.starts_with('-'));
@@ -49,34 +45,6 @@ fn main() {
             }
         }
     }
-}
-
-/// Queues nobody fills.
-struct NoQueues;
-
-impl Derived for NoQueues {
-    fn largest_end(&self) -> PhysicalOffset {
-        PhysicalOffset(0)
-    }
-    fn needed_from(&self, log_min: PhysicalOffset) -> PhysicalOffset {
-        log_min
-    }
-    fn rewind(&mut self, _from: PhysicalOffset) -> Result<(), StoreError> {
-        Ok(())
-    }
-    fn record_starts(
-        &self,
-        _range: std::ops::Range<PhysicalOffset>,
-    ) -> Result<Vec<RecordPlace>, StoreError> {
-        Ok(Vec::new())
-    }
-    fn accept(&mut self, _record: &DispatchRecord<'_>) -> Result<(), StoreError> {
-        Ok(())
-    }
-    fn truncate(&mut self, _end: PhysicalOffset) -> Result<(), StoreError> {
-        Ok(())
-    }
-    fn next_offsets(&self, _visit: &mut dyn FnMut(&str, i32, QueueOffset)) {}
 }
 
 /// The real disk, but a sync writes nothing and takes this long: the thread sleeps meanwhile, as in a real one.
@@ -165,46 +133,19 @@ impl DiskFile for EvenFile {
     }
 }
 
-fn folder() -> tempfile::TempDir {
-    match std::env::var_os("MINIMQ_BENCH_DIR") {
-        Some(folder) => tempfile::tempdir_in(PathBuf::from(folder)).unwrap(),
-        None => tempfile::tempdir().unwrap(),
-    }
-}
-
 fn open(folder: &tempfile::TempDir, disk: &Arc<dyn Disk>) -> LogStore {
-    let mut config = StoreConfig::new(folder.path());
-    config.mapped_file_size_commit_log = 256 * MIB;
-    config.flush_disk_type = FlushDiskType::SyncFlush;
-    // Whatever this machine's disk says.
-    config.disk_space_clean_forcibly_ratio = 100;
-    config.disk_space_warning_level_ratio = 100;
+    let config = StoreConfig {
+        flush_disk_type: FlushDiskType::SyncFlush,
+        ..config(folder, 256 * MIB)
+    };
     LogStore::open(
         &config,
         Arc::clone(disk),
         StoreClock::System,
-        &mut NoQueues,
+        &mut Counting::default(),
         |_| {},
     )
     .unwrap()
-}
-
-fn message(body: &[u8]) -> AppendMessage<'_> {
-    AppendMessage {
-        topic: "BenchmarkTest",
-        queue_id: 3,
-        flag: 0,
-        sys_flag: 0,
-        born_timestamp: 1_700_000_000_000,
-        born_host: "127.0.0.1:1234".parse().unwrap(),
-        store_host: "127.0.0.1:10911".parse().unwrap(),
-        reconsume_times: 0,
-        prepared_transaction_offset: 0,
-        body,
-        properties: PROPERTIES.as_bytes(),
-        appended_properties: b"",
-        joins_previous: false,
-    }
 }
 
 /// A mapped file that was written once already, so that a sync is one write.

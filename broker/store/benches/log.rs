@@ -4,24 +4,19 @@
 //! `MINIMQ_BENCH_DIR` names the folder (default: the temporary one). Limit and store take turns; the best round of each
 //! counts, because what else runs on the machine only ever slows down.
 
+mod support;
+
 use std::hint::black_box;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use minimq_store::io::{Disk, DiskFile, RealDisk};
-use minimq_store::recovery::{Derived, RecordPlace};
 use minimq_store::region::Populate;
-use minimq_store::{
-    AppendMessage, DispatchRecord, LogStore, PhysicalOffset, QueueOffset, StoreClock, StoreConfig,
-    StoreError,
-};
+use minimq_store::{LogStore, StoreClock, StoreConfig};
+use support::{Counting, MIB, config, folder, message, record_len};
 
-const MIB: u64 = 1 << 20;
 const ROUNDS: usize = 5;
-const PROPERTIES: &str =
-    "UNIQ_KEY\u{1}7F0000010C395FFD2B27955118E8010E\u{2}WAIT\u{1}true\u{2}TAGS\u{1}TagA";
 
 fn main() {
     let filter = std::env::args()
@@ -41,52 +36,6 @@ fn main() {
     }
 }
 
-/// Queues that only count.
-#[derive(Default)]
-struct Counting(u64);
-
-impl Derived for Counting {
-    fn largest_end(&self) -> PhysicalOffset {
-        PhysicalOffset(0)
-    }
-    fn needed_from(&self, log_min: PhysicalOffset) -> PhysicalOffset {
-        log_min
-    }
-    fn rewind(&mut self, _from: PhysicalOffset) -> Result<(), StoreError> {
-        Ok(())
-    }
-    fn record_starts(
-        &self,
-        _range: std::ops::Range<PhysicalOffset>,
-    ) -> Result<Vec<RecordPlace>, StoreError> {
-        Ok(Vec::new())
-    }
-    fn accept(&mut self, record: &DispatchRecord<'_>) -> Result<(), StoreError> {
-        self.0 += u64::from(record.tags_code != 0);
-        Ok(())
-    }
-    fn truncate(&mut self, _end: PhysicalOffset) -> Result<(), StoreError> {
-        Ok(())
-    }
-    fn next_offsets(&self, _visit: &mut dyn FnMut(&str, i32, QueueOffset)) {}
-}
-
-fn folder() -> tempfile::TempDir {
-    match std::env::var_os("MINIMQ_BENCH_DIR") {
-        Some(folder) => tempfile::tempdir_in(PathBuf::from(folder)).unwrap(),
-        None => tempfile::tempdir().unwrap(),
-    }
-}
-
-fn config(folder: &tempfile::TempDir, file_size: u64) -> StoreConfig {
-    let mut config = StoreConfig::new(folder.path());
-    config.mapped_file_size_commit_log = file_size;
-    // Whatever this machine's disk says.
-    config.disk_space_clean_forcibly_ratio = 100;
-    config.disk_space_warning_level_ratio = 100;
-    config
-}
-
 fn open(config: &StoreConfig) -> LogStore {
     LogStore::open(
         config,
@@ -96,28 +45,6 @@ fn open(config: &StoreConfig) -> LogStore {
         |_| {},
     )
     .unwrap()
-}
-
-fn message(body: &[u8]) -> AppendMessage<'_> {
-    AppendMessage {
-        topic: "BenchmarkTest",
-        queue_id: 3,
-        flag: 0,
-        sys_flag: 0,
-        born_timestamp: 1_700_000_000_000,
-        born_host: "127.0.0.1:1234".parse().unwrap(),
-        store_host: "127.0.0.1:10911".parse().unwrap(),
-        reconsume_times: 0,
-        prepared_transaction_offset: 0,
-        body,
-        properties: PROPERTIES.as_bytes(),
-        appended_properties: b"",
-        joins_previous: false,
-    }
-}
-
-fn record_len(body: usize) -> usize {
-    91 + "BenchmarkTest".len() + PROPERTIES.len() + body
 }
 
 /// Appends `count` messages, `at_once` a call, waiting for room as a broker does; gives the rate a second.

@@ -8,21 +8,17 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use minimq_protocol::message::MessageView;
-use minimq_store::io::{Disk, Operation, SimulatedDisk};
+use minimq_store::io::{Disk, Operation};
 use minimq_store::{
     AppendError, AppendOutcome, Appended, FlushDiskType, FlushOutcome, LogRead, LogStore,
     PhysicalOffset, ReplicaAppended, StoreClock, StoreConfig, StoreError, StoreRole,
 };
+use support::store::{LONG, simulated};
 use support::{
     NotedQueues, append_one, message, open, open_with, real, small_config, wait_flushed,
 };
 
 const EIO: i32 = 5;
-
-fn simulated() -> (SimulatedDisk, Arc<dyn Disk>) {
-    let disk = SimulatedDisk::new();
-    (disk.clone(), Arc::new(disk))
-}
 
 fn sync_config() -> StoreConfig {
     StoreConfig {
@@ -40,7 +36,7 @@ fn record(log: &LogStore, at: PhysicalOffset, size: i32) -> MessageView {
 
 /// Waits for a condition that a thread of the store brings about.
 fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + LONG;
     while !condition() {
         assert!(Instant::now() < deadline, "never: {what}");
         std::thread::sleep(Duration::from_millis(1));
@@ -697,7 +693,7 @@ fn a_slave_takes_its_masters_bytes_and_no_messages() {
         match slave.append_replica(at, &bytes).unwrap() {
             ReplicaAppended::All { end } => at = end,
             ReplicaAppended::Waiting(ticket) => {
-                assert!(slave.wait_room(ticket, Instant::now() + Duration::from_secs(60)));
+                assert!(slave.wait_room(ticket, Instant::now() + LONG));
             }
             other => panic!("{other:?}"),
         }

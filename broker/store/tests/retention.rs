@@ -4,15 +4,15 @@ mod support;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use minimq_store::io::{Disk, RealDisk, SimulatedDisk};
 use minimq_store::{
     Blocking, GetRequest, GetStatus, NoFilter, QueueOffset, Store, StoreClock, StoreConfig,
 };
+use support::store::LONG;
 use support::{message, small_config};
 
-const LONG: Duration = Duration::from_secs(60);
 const HOUR: i64 = 3_600_000;
 
 /// A store with log files 0, 1, 2 and the beginning of a fourth, under a clock that stands at the next `hour` (UTC) that

@@ -4,16 +4,16 @@ mod support;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use minimq_store::io::{Disk, SimulatedDisk};
 use minimq_store::{
     Blocking, FlushDiskType, FlushOutcome, GetRequest, NoFilter, QueueOffset, Store, StoreClock,
     StoreConfig,
 };
+use support::store::LONG;
 use support::{message, small_config};
 
-const LONG: Duration = Duration::from_secs(60);
 const HOUR_MS: u64 = 3_600_000;
 
 fn open(config: &StoreConfig) -> (SimulatedDisk, Store) {

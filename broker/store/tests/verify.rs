@@ -6,13 +6,13 @@ mod support;
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use minimq_store::verify::{Finding, ReaderOptions, StoreReader, VerifyReport};
 use minimq_store::{Store, StoreConfig, StoreError};
+use support::store::LONG;
 use support::{golden, golden_config, manifest, message, open, real, small_config};
 
-const LONG: Duration = Duration::from_secs(60);
 const STORES: [&str; 8] = [
     "clean",
     "cqext",
