@@ -1,17 +1,24 @@
 //! What the client itself costs, measured against a cluster that is up (`NAMESRV_ADDR`, or 127.0.0.1:9876):
 //!
-//! `cargo bench -p minimq-client -- send|idle|latency [SECONDS]`
+//! `cargo bench -p minimq-client -- send|batched|idle|latency|wake [SECONDS]`
 //!
-//! `send`: 1 KiB messages, 512 under way, on one connection: rate and processor time. `idle`: a consumer of 100 queues that
+//! `send`: 1 KiB messages, 512 under way, on one connection: rate and processor time (`HEADERS=ROCKETMQ`: binary ones).
+//! `batched`: the same, 4096 under way, put together by size and time. `wake`: a plain socket plays the whole cluster;
+//! from its answer to a pull it held, to the handler. `idle`: a consumer of 100 queues that
 //! gets nothing. `latency`: one message at a time, from the send to the handler.
+
+mod stub;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
+use futures_util::future::Either;
 use futures_util::stream::{FuturesUnordered, StreamExt};
-use minimq_client::{Client, Delivery, Filter, Message, Producer, StartFrom};
+use minimq_client::{
+    Batching, Client, Delivery, Filter, Message, Producer, SerializeType, StartFrom,
+};
 use minimq_protocol::body::TopicConfig;
 use parking_lot::Mutex;
 
@@ -58,9 +65,13 @@ async fn topic(client: &Client, queues: i32) -> Result<String> {
     bail!("no route of {topic}")
 }
 
-async fn send(client: &Client, seconds: Duration) -> Result<()> {
+async fn send(client: &Client, seconds: Duration, batched: bool) -> Result<()> {
     let topic = topic(client, 8).await?;
-    let producer = client.producer("client-bench").max_in_flight(UNDER_WAY);
+    let under_way = if batched { 8 * UNDER_WAY } else { UNDER_WAY };
+    let mut producer = client.producer("client-bench").max_in_flight(under_way);
+    if batched {
+        producer = producer.batching(Batching::default());
+    }
     let producer = producer.build().await?;
     let body = bytes::Bytes::from(vec![b'x'; 1024]);
     let run = async |time: Duration| {
@@ -68,12 +79,18 @@ async fn send(client: &Client, seconds: Duration) -> Result<()> {
         let tasks = (0..TASKS).map(|_| {
             let (producer, topic, body) = (producer.clone(), topic.clone(), body.clone());
             tokio::spawn(async move {
-                let under_way = usize::try_from(UNDER_WAY / TASKS).unwrap_or(1);
+                let under_way = usize::try_from(under_way / TASKS).unwrap_or(1);
                 let mut answers = FuturesUnordered::new();
                 let mut count = 0u64;
                 loop {
-                    while answers.len() < under_way && Instant::now() < end {
-                        answers.push(producer.send(Message::new(&*topic, body.clone())));
+                    let open = Instant::now() < end;
+                    while open && answers.len() < under_way {
+                        let message = Message::new(&*topic, body.clone());
+                        answers.push(if batched {
+                            Either::Left(producer.send_batched(message))
+                        } else {
+                            Either::Right(producer.send(message))
+                        });
                     }
                     match answers.next().await {
                         Some(sent) => sent?,
@@ -96,7 +113,8 @@ async fn send(client: &Client, seconds: Duration) -> Result<()> {
     let count = run(seconds).await? as f64;
     let (time, used) = (begun.elapsed().as_secs_f64(), cpu()? - before);
     println!(
-        "send 1 KiB, one connection, {UNDER_WAY} under way: {:.0} messages/s, {:.0} % of a core, {:.2} CPU seconds a million",
+        "send 1 KiB, one connection, {under_way} under way{}: {:.0} messages/s, {:.0} % of a core, {:.2} CPU seconds a million",
+        if batched { ", in batches" } else { "" },
         count / time,
         100.0 * used / time,
         1e6 * used / count
@@ -169,20 +187,54 @@ async fn latency(client: &Client, seconds: Duration) -> Result<()> {
         let handled = times.lock().last().copied().context("a handler ran")?;
         took.push(handled.saturating_duration_since(begun));
     }
-    took.sort_unstable();
-    let at = |part: usize| {
-        took.get(took.len() * part / 100)
-            .copied()
-            .unwrap_or_default()
-    };
     println!(
-        "from the send to the handler, {} messages: p50 {:?}, p99 {:?} (send, store, wake-up and pull answer together)",
+        "from the send to the handler, {} messages: {} (send, store, wake-up and pull answer together)",
         took.len(),
-        at(50),
-        at(99)
+        percentiles(&mut took)
     );
     consumer.shutdown().await;
     Ok(())
+}
+
+async fn wake(seconds: Duration) -> Result<()> {
+    let stub = stub::Stub::start()?;
+    let client = Client::connect(stub.addr.to_string()).await?;
+    stub.member(client.client_id());
+    let (handled, mut handles) = tokio::sync::mpsc::unbounded_channel();
+    let consumer = client
+        .push_consumer("client-bench-wake")
+        .subscribe(stub::TOPIC, Filter::all())
+        .start_from(StartFrom::Beginning)
+        .run(move |_| {
+            let _ = handled.send(Instant::now());
+            async {}
+        })
+        .await?;
+    let (mut took, end) = (Vec::new(), Instant::now() + seconds);
+    while Instant::now() < end {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        let Some(written) = stub.deliver()? else {
+            continue;
+        };
+        let handled = handles.recv().await.context("a handler ran")?;
+        took.push(handled.saturating_duration_since(written));
+    }
+    println!(
+        "from the broker's answer to the handler, {} messages: {}",
+        took.len(),
+        percentiles(&mut took)
+    );
+    consumer.shutdown().await;
+    Ok(())
+}
+
+fn percentiles(took: &mut [Duration]) -> String {
+    took.sort_unstable();
+    let at = |part: usize| {
+        let at = took.get(took.len() * part / 100);
+        at.copied().unwrap_or_default()
+    };
+    format!("p50 {:?}, p99 {:?}", at(50), at(99))
 }
 
 #[tokio::main(worker_threads = 2)]
@@ -193,9 +245,17 @@ async fn main() -> Result<()> {
     let seconds = words.get(1).map_or(Ok(5), |word| word.parse())?;
     let seconds = Duration::from_secs(seconds);
     let addr = std::env::var("NAMESRV_ADDR").unwrap_or_else(|_| "127.0.0.1:9876".to_owned());
-    let client = Client::connect(addr).await?;
+    if mode == "wake" {
+        return wake(seconds).await;
+    }
+    let mut client = Client::builder().name_servers(addr);
+    if std::env::var("HEADERS").is_ok_and(|name| name == "ROCKETMQ") {
+        client = client.header_encoding(SerializeType::Rocketmq);
+    }
+    let client = client.build().await?;
     match mode {
-        "send" => send(&client, seconds).await?,
+        "send" => send(&client, seconds, false).await?,
+        "batched" => send(&client, seconds, true).await?,
         "idle" => idle(&client, seconds).await?,
         "latency" => latency(&client, seconds).await?,
         _ => println!("usage: cargo bench -p minimq-client -- send|idle|latency [SECONDS]"),

@@ -107,6 +107,11 @@ impl Message {
         self.reserved.push((name, value.into()));
     }
 
+    /// Is it what most are: nothing but what the application itself has put into it?
+    pub(crate) fn is_usual(&self) -> bool {
+        self.reserved.is_empty()
+    }
+
     pub(crate) fn reserved(&self, name: &str) -> Option<&str> {
         let found = self.reserved.iter().find(|(known, _)| *known == name);
         found.map(|(_, value)| value.as_str())
@@ -115,6 +120,11 @@ impl Message {
     /// Checks it against the rules of the wire (client spec 3.2).
     pub(crate) fn check(&self, max_size: usize) -> Result<()> {
         names::check_topic(&self.topic)?;
+        self.check_content(max_size)
+    }
+
+    /// As [`check`](Self::check), all but the topic.
+    pub(crate) fn check_content(&self, max_size: usize) -> Result<()> {
         let refuse = |reason: Cow<'static, str>| {
             Err(Error::Message {
                 topic: self.topic.clone(),
@@ -151,6 +161,12 @@ impl Message {
     /// Its properties text, with the unique key. Fails if the text is longer than a record can hold.
     pub(crate) fn properties(&self, unique_key: &str) -> Result<PropertiesBuf> {
         let mut text = PropertiesBuf::new();
+        self.put_properties(&mut text, unique_key)?;
+        Ok(text)
+    }
+
+    /// As [`properties`](Self::properties), into `text`.
+    pub(crate) fn put_properties(&self, text: &mut PropertiesBuf, unique_key: &str) -> Result<()> {
         for (name, value) in &self.user {
             text.push(name, value);
         }
@@ -177,7 +193,7 @@ impl Message {
                 ),
             });
         }
-        Ok(text)
+        Ok(())
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dashmap::DashMap;
@@ -169,6 +170,8 @@ pub(crate) struct RouteTable {
     fetching: DashMap<Arc<str>, Arc<tokio::sync::Mutex<()>>>,
     /// Broker name → id → address, of all routes.
     brokers: RwLock<HashMap<String, BTreeMap<i64, String>>>,
+    /// Counts changes, so that what is worked out from routes can be kept until the next one.
+    changes: AtomicU64,
 }
 
 #[derive(Debug, Clone)]
@@ -199,6 +202,12 @@ impl RouteTable {
         self.topics.remove(topic);
         self.fetching.remove(topic);
         self.collect_brokers();
+        self.changes.fetch_add(1, Ordering::Release);
+    }
+
+    /// How often routes have changed so far.
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Ordering::Acquire)
     }
 
     /// Stores a route; whether it differs from what was known.
@@ -212,6 +221,7 @@ impl RouteTable {
         let changed = before.is_none_or(|before| before.route != route);
         if changed {
             self.collect_brokers();
+            self.changes.fetch_add(1, Ordering::Release);
         }
         changed
     }

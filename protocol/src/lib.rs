@@ -32,7 +32,7 @@ pub mod unique_key;
 pub mod version;
 
 pub use byte_str::ByteStr;
-pub use command::{Command, RequestId, SerializeType, encode_answer_head};
+pub use command::{Command, RequestId, SerializeType, encode_answer_head, encode_request_head};
 pub use ext_fields::ExtFields;
 pub use frame::FrameError;
 pub use header::{FieldSink, Header, HeaderError, NoHeader};

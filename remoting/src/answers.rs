@@ -265,10 +265,10 @@ fn push_command(
     answer.serialize = to.serialize;
     answer.flag = minimq_protocol::command::FLAG_RESPONSE;
     let limit = connection.limits().max_frame_len;
-    let mark = frames.mark();
+    let before = frames.len();
     let len = frames.push_with_slices(&answer, body);
     if len > limit {
-        frames.truncate(mark);
+        frames.truncate(before);
         push_too_long(frames, to, len, limit);
     }
 }
@@ -286,10 +286,10 @@ fn push_head<'h>(
         return;
     }
     let limit = connection.limits().max_frame_len;
-    let mark = frames.mark();
+    let before = frames.len();
     let len = frames.push_answer(to, code, remark, header, body);
     if len > limit {
-        frames.truncate(mark);
+        frames.truncate(before);
         push_too_long(frames, to, len, limit);
     }
 }

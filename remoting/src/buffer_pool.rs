@@ -19,8 +19,14 @@ thread_local! {
 }
 
 /// Size in bytes of the buffers of a class.
-pub(crate) fn size_of_class(class: usize) -> usize {
-    CLASSES[class.min(LARGEST)].0
+pub(crate) const fn size_of_class(class: usize) -> usize {
+    CLASSES[if class < LARGEST { class } else { LARGEST }].0
+}
+
+/// The class above that of a buffer.
+pub(crate) fn class_above(capacity: usize) -> usize {
+    let below = CLASSES.iter().filter(|(size, _)| *size <= capacity);
+    below.count().min(LARGEST)
 }
 
 /// An empty buffer with at least the size of its class.

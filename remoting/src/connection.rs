@@ -6,16 +6,17 @@ use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures_util::task::AtomicWaker;
-use minimq_protocol::{Command, SerializeType};
+use minimq_protocol::{Command, Header, SerializeType};
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::Notify;
 
 use crate::budget::Budgets;
-use crate::calls::{Calls, Outcome, Refused};
+use crate::calls::{Calls, Refused};
 use crate::error::{CallError, CloseReason, SendError};
 use crate::frame_buffer::FrameBuffer;
 use crate::limits::Limits;
@@ -180,31 +181,51 @@ impl Connection {
     ) -> Result<(), SendError> {
         {
             let mut outbox = self.shared.outbox.lock();
-            // Asked under the lock: the task sets it before it empties the outbox for the last time.
-            if self.is_closed() {
-                return Err(self.closed_error());
-            }
-            let queued = outbox.len() + self.shared.unwritten.load(Ordering::Relaxed);
-            if queued > 0 && queued + frames.len() > limit {
-                return Err(SendError::OutboxFull {
-                    peer: self.peer(),
-                    queued,
-                    limit,
-                });
-            }
-            let all = &self.budgets().queued;
-            if all.is_full() && queued > 0 && !urgent {
-                return Err(SendError::AllFull {
-                    peer: self.peer(),
-                    queued: all.used(),
-                    limit: all.limit(),
-                });
-            }
-            all.add(frames.len());
+            self.allowed(outbox.len(), frames.len(), limit, urgent)?;
+            self.budgets().queued.add(frames.len());
             outbox.append(frames);
         }
         self.notify();
         Ok(())
+    }
+
+    /// May `more` bytes be put behind the `waiting` ones of the outbox? Asked under its lock: the task sets "closed"
+    /// before it empties the outbox for the last time.
+    fn allowed(
+        &self,
+        waiting: usize,
+        more: usize,
+        limit: usize,
+        urgent: bool,
+    ) -> Result<(), SendError> {
+        if self.is_closed() {
+            return Err(self.closed_error());
+        }
+        let queued = waiting + self.shared.unwritten.load(Ordering::Relaxed);
+        if queued > 0 && queued + more > limit {
+            return Err(SendError::OutboxFull {
+                peer: self.peer(),
+                queued,
+                limit,
+            });
+        }
+        let all = &self.budgets().queued;
+        if all.is_full() && queued > 0 && !urgent {
+            return Err(SendError::AllFull {
+                peer: self.peer(),
+                queued: all.used(),
+                limit: all.limit(),
+            });
+        }
+        Ok(())
+    }
+
+    fn too_long(&self, len: usize) -> SendError {
+        SendError::TooLong {
+            peer: self.peer(),
+            len,
+            limit: self.limits().max_frame_len,
+        }
     }
 
     /// A request without an answer.
@@ -216,7 +237,7 @@ impl Connection {
 
     /// A request; the answer of the peer, whatever its code.
     pub async fn call(&self, request: Command, timeout: Duration) -> Result<Command, CallError> {
-        self.start_call(request, timeout)?.await
+        Ok(*self.start_call(request, timeout)?.await?)
     }
 
     /// Queues a request at once; the answer is awaited apart from it.
@@ -225,15 +246,67 @@ impl Connection {
         mut request: Command,
         timeout: Duration,
     ) -> Result<PendingCall, CallError> {
+        let pending = self.begin_call(request.code, timeout, None)?;
+        request.opaque = pending.opaque;
+        request.flag = 0;
+        self.push_request(&mut request)?;
+        Ok(pending)
+    }
+
+    /// As [`start_call`](Self::start_call) without building a command: header and body are encoded where they wait to
+    /// be written. Whoever `cx` wakes is woken when there is an outcome, without having asked before.
+    pub fn start_call_with<'h>(
+        &self,
+        code: i32,
+        header: &impl Header<'h>,
+        body: &Bytes,
+        timeout: Duration,
+        cx: &Context<'_>,
+    ) -> Result<PendingCall, CallError> {
+        let origin = &self.shared.origin;
+        let pending = self.begin_call(code, timeout, Some(cx.waker().clone()))?;
+        if origin.signer.is_some() {
+            // A signature is over the fields as the peer will see them.
+            let mut request = Command::request_with(code, header).with_body(body.clone());
+            request.opaque = pending.opaque;
+            self.push_request(&mut request)?;
+            return Ok(pending);
+        }
+        let serialize = self.serialize_of_requests().unwrap_or_default();
+        let limits = &origin.limits;
+        {
+            let mut outbox = self.shared.outbox.lock();
+            let before = outbox.len();
+            let len = outbox.push_request(serialize, code, pending.opaque, header, body);
+            let allowed = if len > limits.max_frame_len {
+                Err(self.too_long(len))
+            } else {
+                self.allowed(before, len, limits.outbox_bytes, false)
+            };
+            if let Err(error) = allowed {
+                outbox.truncate(before);
+                return Err(error.into());
+            }
+            self.budgets().queued.add(len);
+        }
+        self.notify();
+        Ok(pending)
+    }
+
+    fn begin_call(
+        &self,
+        code: i32,
+        timeout: Duration,
+        waker: Option<Waker>,
+    ) -> Result<PendingCall, CallError> {
         let shared = &self.shared;
         let received = shared.received.load(Ordering::Relaxed);
-        let begun = shared
-            .calls
-            .begin(request.code, timeout, received, shared.origin.limits.calls);
-        let (opaque, outcome) = begun.map_err(|refused| match refused {
+        let limit = shared.origin.limits.calls;
+        let begun = shared.calls.begin(code, timeout, received, limit, waker);
+        let opaque = begun.map_err(|refused| match refused {
             Refused::TooMany => CallError::TooMany {
                 peer: self.peer(),
-                limit: shared.origin.limits.calls,
+                limit,
             },
             Refused::Ended(reason) => SendError::Closed {
                 peer: self.peer(),
@@ -242,37 +315,34 @@ impl Connection {
             .into(),
         })?;
         // From here on, dropping it takes the call out of the table.
-        let pending = PendingCall {
+        Ok(PendingCall {
             connection: self.clone(),
             opaque,
-            outcome,
             done: false,
-        };
-        request.opaque = opaque;
-        request.flag = 0;
-        self.push_request(&mut request)?;
-        Ok(pending)
+        })
+    }
+
+    /// Encoding of our requests, unless each says that itself.
+    fn serialize_of_requests(&self) -> Option<SerializeType> {
+        match self.shared.origin.serialize {
+            RequestSerialize::AsIs => None,
+            RequestSerialize::Always(serialize) => Some(serialize),
+            RequestSerialize::AsPeer => Some(self.peer_serialize()),
+        }
     }
 
     fn push_request(&self, request: &mut Command) -> Result<(), SendError> {
         let origin = &self.shared.origin;
-        match origin.serialize {
-            RequestSerialize::AsIs => {}
-            RequestSerialize::Always(serialize) => request.serialize = serialize,
-            RequestSerialize::AsPeer => request.serialize = self.peer_serialize(),
+        if let Some(serialize) = self.serialize_of_requests() {
+            request.serialize = serialize;
         }
         if let Some(signer) = &origin.signer {
             signer.sign(request);
         }
         let mut frames = FrameBuffer::new();
         let len = frames.push(request);
-        let limit = origin.limits.max_frame_len;
-        let sent = if len > limit {
-            Err(SendError::TooLong {
-                peer: self.peer(),
-                len,
-                limit,
-            })
+        let sent = if len > origin.limits.max_frame_len {
+            Err(self.too_long(len))
         } else {
             self.send(&mut frames)
         };
@@ -424,24 +494,30 @@ impl std::fmt::Debug for Connection {
 pub struct PendingCall {
     connection: Connection,
     opaque: i32,
-    outcome: oneshot::Receiver<Outcome>,
     done: bool,
 }
 
-impl Future for PendingCall {
-    type Output = Outcome;
+impl PendingCall {
+    /// The connection it went to.
+    pub fn connection(&self) -> &Connection {
+        &self.connection
+    }
+}
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Outcome> {
-        let outcome = ready!(Pin::new(&mut self.outcome).poll(cx));
+impl Future for PendingCall {
+    type Output = Result<Box<Command>, CallError>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = std::task::ready!(self.connection.shared.calls.poll(self.opaque, cx));
         self.done = true;
-        Poll::Ready(outcome.unwrap_or_else(|_| Err(self.connection.closed_error().into())))
+        Poll::Ready(outcome.unwrap_or_else(|| Err(self.connection.closed_error().into())))
     }
 }
 
 impl Drop for PendingCall {
     fn drop(&mut self) {
         if !self.done {
-            self.connection.shared.calls.take(self.opaque);
+            self.connection.shared.calls.forget(self.opaque);
         }
     }
 }

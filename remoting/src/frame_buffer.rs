@@ -5,7 +5,9 @@ use std::collections::VecDeque;
 use std::io::IoSlice;
 
 use bytes::{Bytes, BytesMut};
-use minimq_protocol::{Command, Header, RequestId, encode_answer_head};
+use minimq_protocol::{
+    Command, Header, RequestId, SerializeType, encode_answer_head, encode_request_head,
+};
 
 use crate::buffer_pool;
 
@@ -14,23 +16,23 @@ const COPY_BELOW: usize = 2048;
 /// Pieces handed to one system call.
 pub(crate) const MAX_SLICES: usize = 128;
 
+/// A buffer with less than this in it is grown rather than followed by another.
+const SMALL: usize = buffer_pool::size_of_class(buffer_pool::SMALLEST) / 2;
+/// Room a head is likely to need.
+const USUAL_HEAD: usize = 768;
+
 enum Piece {
     /// So many bytes from the front of `heads`.
     Heads(usize),
+    /// A buffer of heads that became full, or a part of one.
+    Full(BytesMut),
     Body(Bytes),
-}
-
-/// An end that a buffer once had.
-pub(crate) struct Mark {
-    heads: usize,
-    pieces: usize,
-    last_heads: usize,
-    len: usize,
 }
 
 /// Frames to be written, in order.
 #[derive(Default)]
 pub struct FrameBuffer {
+    /// Where heads are encoded now. All [`Piece::Heads`] together are its length; none is before a [`Piece::Full`].
     heads: BytesMut,
     pieces: VecDeque<Piece>,
     len: usize,
@@ -54,7 +56,7 @@ impl FrameBuffer {
 
     /// Appends a whole command. Its body is copied when short, shared otherwise. Returns the frame's length.
     pub fn push(&mut self, command: &Command) -> usize {
-        let head = self.head(|out| command.encode_head(out));
+        let head = self.head(command.body.len(), |out| command.encode_head(out));
         self.push_body(&command.body);
         head + command.body.len()
     }
@@ -62,7 +64,7 @@ impl FrameBuffer {
     /// Appends a command whose body is its own body and `body` behind it. Returns the frame's length.
     pub fn push_with_slices(&mut self, command: &Command, body: &[Bytes]) -> usize {
         let body_len = command.body.len() + body.iter().map(Bytes::len).sum::<usize>();
-        let head = self.head(|out| command.encode_head_for(out, body_len));
+        let head = self.head(body_len, |out| command.encode_head_for(out, body_len));
         self.push_body(&command.body);
         for slice in body {
             self.push_body(slice);
@@ -81,7 +83,7 @@ impl FrameBuffer {
         body: &[Bytes],
     ) -> usize {
         let body_len = body.iter().map(Bytes::len).sum();
-        let head = self.head(|out| {
+        let head = self.head(body_len, |out| {
             encode_answer_head(out, to.serialize, to.opaque, code, remark, header, body_len);
         });
         for slice in body {
@@ -90,36 +92,59 @@ impl FrameBuffer {
         head + body_len
     }
 
+    /// Appends a request without building a command. Its body is copied when short, shared otherwise. Returns the
+    /// frame's length.
+    pub fn push_request<'h>(
+        &mut self,
+        serialize: SerializeType,
+        code: i32,
+        opaque: i32,
+        header: &impl Header<'h>,
+        body: &Bytes,
+    ) -> usize {
+        let head = self.head(body.len(), |out| {
+            encode_request_head(out, serialize, code, opaque, header, body.len());
+        });
+        self.push_body(body);
+        head + body.len()
+    }
+
     /// Appends bytes that are already encoded frames.
     pub fn push_encoded(&mut self, frames: &Bytes) {
         self.push_body(frames);
     }
 
-    /// The present end, for [`truncate`](Self::truncate).
-    pub(crate) fn mark(&self) -> Mark {
-        let last_heads = match self.pieces.back() {
-            Some(Piece::Heads(n)) => *n,
-            _ => 0,
-        };
-        Mark {
-            heads: self.heads.len(),
-            pieces: self.pieces.len(),
-            last_heads,
-            len: self.len,
+    /// Takes off all that is behind the first `len` bytes.
+    pub(crate) fn truncate(&mut self, len: usize) {
+        while self.len > len {
+            let over = self.len - len;
+            let (cut, whole) = match self.pieces.back_mut() {
+                None => return,
+                Some(Piece::Heads(n)) => {
+                    let cut = over.min(*n);
+                    self.heads.truncate(self.heads.len() - cut);
+                    *n -= cut;
+                    (cut, *n == 0)
+                }
+                Some(Piece::Full(buffer)) => {
+                    let cut = over.min(buffer.len());
+                    buffer.truncate(buffer.len() - cut);
+                    (cut, buffer.is_empty())
+                }
+                Some(Piece::Body(body)) => {
+                    let cut = over.min(body.len());
+                    body.truncate(body.len() - cut);
+                    (cut, body.is_empty())
+                }
+            };
+            self.len -= cut;
+            if whole {
+                self.pieces.pop_back();
+            }
         }
     }
 
-    /// Takes off what was pushed since the mark.
-    pub(crate) fn truncate(&mut self, mark: Mark) {
-        self.heads.truncate(mark.heads);
-        self.pieces.truncate(mark.pieces);
-        if let (Some(Piece::Heads(n)), 1..) = (self.pieces.back_mut(), mark.last_heads) {
-            *n = mark.last_heads;
-        }
-        self.len = mark.len;
-    }
-
-    /// Moves everything from `other` to the end of this one.
+    /// Moves everything from `other` to the end of this one. Little is copied, much is taken over as it is.
     pub fn append(&mut self, other: &mut FrameBuffer) {
         if other.is_empty() {
             return;
@@ -128,7 +153,17 @@ impl FrameBuffer {
             std::mem::swap(self, other);
             return;
         }
-        self.heads_mut().extend_from_slice(&other.heads);
+        let full = |piece: &Piece| matches!(piece, Piece::Full(_));
+        if other.pieces.iter().any(full) || other.heads.len() > SMALL {
+            self.seal();
+            self.pieces.append(&mut other.pieces);
+            std::mem::swap(&mut self.heads, &mut other.heads);
+            self.len += other.len;
+            other.clear();
+            return;
+        }
+        self.heads_mut(other.heads.len())
+            .extend_from_slice(&other.heads);
         for piece in other.pieces.drain(..) {
             match (piece, self.pieces.back_mut()) {
                 (Piece::Heads(more), Some(Piece::Heads(n))) => *n += more,
@@ -142,7 +177,11 @@ impl FrameBuffer {
     /// Throws everything away and gives its memory back.
     pub fn clear(&mut self) {
         self.len = 0;
-        self.pieces.clear();
+        for piece in self.pieces.drain(..) {
+            if let Piece::Full(buffer) = piece {
+                buffer_pool::give(buffer);
+            }
+        }
         if self.pieces.capacity() > 2 * MAX_SLICES {
             self.pieces = VecDeque::new();
         }
@@ -162,6 +201,7 @@ impl FrameBuffer {
                     heads = later;
                     IoSlice::new(now)
                 }
+                Piece::Full(buffer) => IoSlice::new(buffer),
                 Piece::Body(body) => IoSlice::new(body),
             };
             used += 1;
@@ -187,6 +227,17 @@ impl FrameBuffer {
                     written -= part;
                     *n == 0
                 }
+                Some(Piece::Full(buffer)) => {
+                    let part = written.min(buffer.len());
+                    bytes::Buf::advance(buffer, part);
+                    written -= part;
+                    if buffer.is_empty() {
+                        buffer_pool::give(std::mem::take(buffer));
+                        true
+                    } else {
+                        false
+                    }
+                }
                 Some(Piece::Body(body)) => {
                     let part = written.min(body.len());
                     bytes::Buf::advance(body, part);
@@ -200,15 +251,37 @@ impl FrameBuffer {
         }
     }
 
-    fn heads_mut(&mut self) -> &mut BytesMut {
-        if self.heads.capacity() == 0 {
+    /// The buffer to encode into, likely with room for `more`. A full one is not grown, which would copy it, but
+    /// followed by another, a larger one if it was small.
+    fn heads_mut(&mut self, more: usize) -> &mut BytesMut {
+        let capacity = self.heads.capacity();
+        if capacity == 0 {
             self.heads = buffer_pool::take(buffer_pool::SMALLEST);
+        } else if capacity - self.heads.len() < more && self.heads.len() > SMALL {
+            self.seal();
+            self.heads = buffer_pool::take(buffer_pool::class_above(capacity));
         }
         &mut self.heads
     }
 
-    fn head(&mut self, encode: impl FnOnce(&mut BytesMut)) -> usize {
-        let heads = self.heads_mut();
+    /// Turns what is in `heads` into pieces of its own.
+    fn seal(&mut self) {
+        let mut rest = std::mem::take(&mut self.heads);
+        for piece in &mut self.pieces {
+            if let Piece::Heads(n) = piece {
+                let part = if *n == rest.len() {
+                    std::mem::take(&mut rest)
+                } else {
+                    rest.split_to(*n)
+                };
+                *piece = Piece::Full(part);
+            }
+        }
+    }
+
+    fn head(&mut self, body_len: usize, encode: impl FnOnce(&mut BytesMut)) -> usize {
+        let copied = if body_len < COPY_BELOW { body_len } else { 0 };
+        let heads = self.heads_mut(USUAL_HEAD + copied);
         let before = heads.len();
         encode(heads);
         let added = heads.len() - before;
@@ -219,7 +292,7 @@ impl FrameBuffer {
     fn push_body(&mut self, body: &Bytes) {
         if body.is_empty() {
         } else if body.len() < COPY_BELOW {
-            self.heads_mut().extend_from_slice(body);
+            self.heads_mut(body.len()).extend_from_slice(body);
             self.added_to_heads(body.len());
         } else {
             self.pieces.push_back(Piece::Body(body.clone()));

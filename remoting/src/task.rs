@@ -9,7 +9,7 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Waker, ready};
 
 use futures_util::FutureExt;
 use minimq_protocol::code::response;
@@ -44,6 +44,9 @@ struct Io {
     stream: Stream,
     reader: Reader,
     writing: FrameBuffer,
+    /// Answers of one read on their way to their callers, and these; empty between reads.
+    answers: Vec<Box<Command>>,
+    wakers: Vec<Waker>,
     /// Set to the earliest deadline of a call; made when the first call is.
     timer: Option<Pin<Box<Sleep>>>,
     /// What of `writing` is accounted for in the budget.
@@ -73,6 +76,8 @@ impl<S: Service> Task<S> {
             ),
             stream,
             writing: FrameBuffer::new(),
+            answers: Vec::new(),
+            wakers: Vec::new(),
             timer: None,
             accounted: 0,
             unflushed: false,
@@ -165,7 +170,7 @@ impl<S: Service> Task<S> {
             };
             frames += 1;
             if command.is_response() {
-                answered(connection, command);
+                io.answers.push(Box::new(command));
                 continue;
             }
             connection.set_peer_serialize(command.serialize);
@@ -177,22 +182,25 @@ impl<S: Service> Task<S> {
             }
         };
         let shared = &connection.shared;
+        if !io.answers.is_empty() {
+            let stray = |answer: &Command| dropped(connection, answer);
+            shared
+                .calls
+                .answered(&mut io.answers, &mut io.wakers, stray);
+        }
         shared.frames.fetch_add(frames, Ordering::Relaxed);
         shared.begun.store(io.reader.has_rest(), Ordering::Relaxed);
         handed
     }
 }
 
-/// Hands an answer to its caller. One that nobody waits for (any more) is dropped.
-fn answered(connection: &Connection, answer: Command) {
-    match connection.shared.calls.take(answer.opaque) {
-        Some(waiting) => waiting.end(Ok(answer)),
-        None => tracing::debug!(
-            peer = %connection.peer(),
-            opaque = answer.opaque,
-            "an answer that no request waits for; dropped"
-        ),
-    }
+/// An answer that nobody waits for (any more).
+fn dropped(connection: &Connection, answer: &Command) {
+    tracing::debug!(
+        peer = %connection.peer(),
+        opaque = answer.opaque,
+        "an answer that no request waits for; dropped"
+    );
 }
 
 fn panicked(connection: &Connection, panic: &(dyn Any + Send)) -> CloseReason {
@@ -439,19 +447,16 @@ impl Io {
             }
             let mut silent = None;
             let received = connection.shared.received.load(Ordering::Relaxed);
-            for waiting in connection.shared.calls.take_due() {
-                if waiting.received_before == received {
-                    silent = Some(CloseReason::Silent {
-                        after: waiting.timeout,
-                    });
+            connection.shared.calls.end_due(|due| {
+                if due.received_before == received {
+                    silent = Some(CloseReason::Silent { after: due.timeout });
                 }
-                let error = CallError::Timeout {
+                CallError::Timeout {
                     peer: connection.peer().to_string().into(),
-                    code: waiting.code,
-                    timeout: waiting.timeout,
-                };
-                waiting.end(Err(error));
-            }
+                    code: due.code,
+                    timeout: due.timeout,
+                }
+            });
             // Not a byte for the whole time of a call: the connection is dead though nobody has said so.
             if let Some(reason) = silent {
                 return Err(reason);

@@ -223,6 +223,7 @@ impl ProducerBuilder {
             choice: QueueChoice::new(self.avoid_slow_brokers),
             in_flight: Arc::new(Semaphore::new(self.settings.max_in_flight as usize)),
             topics: DashMap::new(),
+            paths: DashMap::new(),
             checks: Arc::new(Semaphore::new(MAX_CHECKS)),
             left: AtomicBool::new(false),
             ending: CancellationToken::new(),

@@ -6,6 +6,7 @@ mod queue_choice;
 mod request_reply;
 mod send;
 mod transaction;
+mod usual;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -35,6 +36,7 @@ use builder::Settings;
 use queue_choice::QueueChoice;
 pub(crate) use send::{Outgoing, Target};
 use transaction::Checker;
+use usual::{Path, UsualSend};
 
 /// What became of a message that was stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,6 +94,8 @@ pub(crate) struct Shared {
     in_flight: Arc<Semaphore>,
     /// Topics sent to, whose routes are kept fresh.
     topics: DashMap<String, ()>,
+    /// How messages of these topics are usually sent.
+    paths: DashMap<String, Arc<Path>>,
     checker: Option<Checker>,
     checks: Arc<Semaphore>,
     left: AtomicBool,
@@ -136,9 +140,8 @@ impl Producer {
     }
 
     /// Sends a message to the next queue of its topic; tries other brokers if one fails.
-    pub async fn send(&self, message: Message) -> Result<SendReceipt> {
-        let outgoing = Outgoing::single(self.shared(), message)?;
-        self.shared().send(&outgoing, Target::Any).await
+    pub fn send(&self, message: Message) -> impl Future<Output = Result<SendReceipt>> + Send {
+        UsualSend::new(self.shared(), message)
     }
 
     /// Sends a message to that queue and no other.

@@ -1,6 +1,7 @@
 //! Which queue a message goes to: round robin, away from a broker that just failed, and by measured latency (client spec 3.6).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
@@ -26,7 +27,7 @@ const FAILED: Duration = Duration::from_secs(30);
 
 #[derive(Debug)]
 pub(super) struct QueueChoice {
-    counters: DashMap<String, AtomicUsize>,
+    counters: DashMap<String, Arc<AtomicUsize>>,
     faults: Option<Mutex<Faults>>,
 }
 
@@ -88,16 +89,23 @@ impl QueueChoice {
         }
     }
 
+    /// Is every queue taken in its turn, whatever happened before?
+    pub(super) fn is_round_robin(&self) -> bool {
+        self.faults.is_none()
+    }
+
     fn step(&self, topic: &str) -> usize {
         if let Some(counter) = self.counters.get(topic) {
             return counter.fetch_add(1, Ordering::Relaxed);
         }
-        let first = random::below(1 << 16);
-        let counter = self
-            .counters
-            .entry(topic.to_owned())
-            .or_insert_with(|| AtomicUsize::new(first));
-        counter.fetch_add(1, Ordering::Relaxed)
+        self.counter(topic).fetch_add(1, Ordering::Relaxed)
+    }
+
+    /// Counts the turns of a topic's queues.
+    pub(super) fn counter(&self, topic: &str) -> Arc<AtomicUsize> {
+        let first = || Arc::new(AtomicUsize::new(random::below(1 << 16)));
+        let counter = self.counters.entry(topic.to_owned()).or_insert_with(first);
+        counter.clone()
     }
 }
 

@@ -10,6 +10,7 @@ use minimq_protocol::header::{SendMessageRequest, SendMessageRequestV2, SendMess
 use minimq_protocol::properties::{PropertiesBuf, name as property};
 use minimq_protocol::{Command, ExtFields, name, sys_flag};
 use minimq_remoting::CallError;
+use tokio::sync::SemaphorePermit;
 use tokio::time::Instant;
 
 use super::{SendReceipt, SendStatus, Shared};
@@ -47,7 +48,17 @@ pub(crate) enum Target<'a> {
 
 impl Outgoing {
     /// Checks and encodes a message.
-    pub(crate) fn single(producer: &Shared, mut message: Message) -> Result<Self> {
+    pub(crate) fn single(producer: &Shared, message: Message) -> Result<Self> {
+        let unique_key = producer.core.unique_keys.next(now_ms());
+        Self::with_key(producer, message, unique_key)
+    }
+
+    /// As [`single`](Self::single), with a unique key that it has already.
+    pub(super) fn with_key(
+        producer: &Shared,
+        mut message: Message,
+        unique_key: String,
+    ) -> Result<Self> {
         message.topic = producer.core.wrap(&message.topic);
         let settings = &producer.settings;
         message.check(settings.max_message_size)?;
@@ -58,7 +69,6 @@ impl Outgoing {
                 producer.core.settings.namespace.clone(),
             );
         }
-        let unique_key = producer.core.unique_keys.next(now_ms());
         let properties = message.properties(&unique_key)?;
         let mut sys_flag = 0;
         if message.reserved(property::TRAN_MSG) == Some("true") {
@@ -126,7 +136,7 @@ impl Outgoing {
 }
 
 /// Attempts so far.
-struct Attempts {
+pub(super) struct Attempts {
     begun: Instant,
     deadline: Instant,
     /// Those that may have reached a broker.
@@ -154,8 +164,16 @@ impl Shared {
         timeout: Duration,
     ) -> Result<SendReceipt> {
         let begun = Instant::now();
+        let _permit = self.permit(timeout).await?;
+        let mut attempts = Attempts::new(begun, timeout);
+        let first = self.attempt(outgoing, &target, &mut attempts).await;
+        self.go_on(outgoing, target, attempts, first).await
+    }
+
+    /// Waits until there is room for another send in flight.
+    pub(super) async fn permit(&self, timeout: Duration) -> Result<SemaphorePermit<'_>> {
         let permit = tokio::time::timeout(timeout, self.in_flight.acquire());
-        let _permit = permit
+        permit
             .await
             .map_err(|_| Error::Timeout {
                 what: format!(
@@ -164,17 +182,19 @@ impl Shared {
                 ),
                 after: timeout,
             })?
-            .map_err(|_| Error::Closed)?;
-        let mut attempts = Attempts {
-            begun,
-            deadline: begun + timeout,
-            counted: 0,
-            all: 0,
-            brokers: Vec::new(),
-            pause: FIRST_PAUSE,
-        };
+            .map_err(|_| Error::Closed)
+    }
+
+    /// Makes further attempts after the last one came to `result`.
+    pub(super) async fn go_on(
+        &self,
+        outgoing: &Outgoing,
+        target: Target<'_>,
+        mut attempts: Attempts,
+        mut result: Result<SendReceipt>,
+    ) -> Result<SendReceipt> {
         loop {
-            let error = match self.attempt(outgoing, &target, &mut attempts).await {
+            let error = match result {
                 Ok(receipt) => return Ok(receipt),
                 Err(error) => error,
             };
@@ -198,6 +218,7 @@ impl Shared {
                 .core
                 .refresh_route(&outgoing.topic, Duration::from_millis(500))
                 .await;
+            result = self.attempt(outgoing, &target, &mut attempts).await;
         }
     }
 
@@ -240,9 +261,7 @@ impl Shared {
                     .await?
             }
         };
-        if attempts.brokers.last() != Some(&queue.broker_name) {
-            attempts.brokers.push(queue.broker_name.clone());
-        }
+        attempts.at(&queue.broker_name);
         let left = attempts.deadline.saturating_duration_since(Instant::now());
         let time = self
             .settings
@@ -254,28 +273,40 @@ impl Shared {
         let answer = self.core.remoting.call(&addr, request, time).await;
         let (result, answer) = match answer {
             Ok(answer) => (
-                self.receipt(&addr, &answer, outgoing, queue),
+                self.receipt(&addr, &answer, &outgoing.unique_keys, queue),
                 Some(answer.ext),
             ),
             Err(error) => (Err(Error::Call(error)), None),
         };
         self.after(outgoing, queue, &addr, &result, answer, begun.elapsed());
+        self.choice
+            .record(&queue.broker_name, result.is_ok().then(|| begun.elapsed()));
+        let may_repeat = !matches!(target, Target::Queue(_));
+        self.judge(&addr, result, attempts, may_repeat)
+    }
+
+    /// What an attempt counts as, and whether what it came to is enough.
+    pub(super) fn judge(
+        &self,
+        addr: &str,
+        result: Result<SendReceipt>,
+        attempts: &mut Attempts,
+        may_repeat: bool,
+    ) -> Result<SendReceipt> {
         if matches!(result, Err(Error::Call(CallError::Timeout { .. }))) {
             // A heartbeat finds out whether the connection is dead.
             self.core.want_heartbeat();
         }
-        self.choice
-            .record(&queue.broker_name, result.is_ok().then(|| begun.elapsed()));
         match result {
             Ok(receipt)
                 if receipt.status != SendStatus::Stored
                     && self.settings.retry_if_unconfirmed
                     && attempts.counted < self.settings.retries
-                    && !matches!(target, Target::Queue(_)) =>
+                    && may_repeat =>
             {
                 attempts.counted += 1;
                 Err(Error::Refused {
-                    addr,
+                    addr: addr.to_owned(),
                     code: response::SYSTEM_BUSY,
                     remark: format!("stored, but {:?}", receipt.status),
                 })
@@ -365,11 +396,12 @@ impl Shared {
         }
     }
 
-    fn receipt(
+    /// What an answer says of a message in `queue`.
+    pub(super) fn receipt(
         &self,
         addr: &str,
         answer: &Command,
-        outgoing: &Outgoing,
+        unique_keys: &str,
         queue: &MessageQueue,
     ) -> Result<SendReceipt> {
         let status = match answer.code {
@@ -390,10 +422,10 @@ impl Shared {
             .map_err(|error| Error::bad_answer(addr, error))?;
         Ok(SendReceipt {
             status,
-            id: outgoing.unique_keys.clone(),
+            id: unique_keys.to_owned(),
             offset_id: header.msg_id.to_owned(),
             queue: MessageQueue {
-                topic: self.core.unwrap(&outgoing.topic).into_owned(),
+                topic: self.core.unwrap(&queue.topic).into_owned(),
                 broker_name: queue.broker_name.clone(),
                 queue_id: header.queue_id,
             },
@@ -427,6 +459,31 @@ impl Shared {
 }
 
 impl Attempts {
+    pub(super) fn new(begun: Instant, timeout: Duration) -> Self {
+        Self {
+            begun,
+            deadline: begun + timeout,
+            counted: 0,
+            all: 0,
+            brokers: Vec::new(),
+            pause: FIRST_PAUSE,
+        }
+    }
+
+    /// The first attempt is made, at that broker.
+    pub(super) fn first(begun: Instant, timeout: Duration, broker_name: &str) -> Self {
+        let mut attempts = Self::new(begun, timeout);
+        attempts.all = 1;
+        attempts.at(broker_name);
+        attempts
+    }
+
+    fn at(&mut self, broker_name: &str) {
+        if self.brokers.last().map(String::as_str) != Some(broker_name) {
+            self.brokers.push(broker_name.to_owned());
+        }
+    }
+
     fn failed(self, topic: &str, error: Error) -> Error {
         if self.all <= 1 && !matches!(error, Error::Call(_)) {
             return error;

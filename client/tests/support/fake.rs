@@ -17,7 +17,7 @@ use minimq_protocol::json::Flavour;
 use minimq_protocol::message::RecordFields;
 use minimq_protocol::{Command, crc};
 use minimq_remoting::{
-    Answers, Connection, Responder, Server, ServerConfig, ServerHandle, Service,
+    Answers, Connection, Responder, Server, ServerConfig, ServerHandle, ServerTls, Service,
 };
 use parking_lot::Mutex;
 
@@ -68,6 +68,11 @@ struct State {
 impl Fake {
     /// A broker of that name, four queues a topic.
     pub async fn start(broker: &str) -> Self {
+        Self::start_with(broker, ServerTls::default()).await
+    }
+
+    /// The same with TLS of its own.
+    pub async fn start_with(broker: &str, tls: ServerTls) -> Self {
         let state = Arc::new(State {
             broker: broker.to_owned(),
             own: Mutex::default(),
@@ -81,7 +86,10 @@ impl Fake {
             waiting: Mutex::default(),
             held: Mutex::default(),
         });
-        let config = ServerConfig::new("127.0.0.1:0".parse().unwrap());
+        let config = ServerConfig {
+            tls,
+            ..ServerConfig::new("127.0.0.1:0".parse().unwrap())
+        };
         let server = Server::bind(config, Arc::new(Serving(state.clone())))
             .unwrap()
             .spawn();

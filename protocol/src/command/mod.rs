@@ -252,3 +252,25 @@ pub fn encode_answer_head<'h>(
     };
     write::head_with_header(out, &head, header);
 }
+
+/// As [`encode_answer_head`] for a request that wants an answer.
+pub fn encode_request_head<'h>(
+    out: &mut BytesMut,
+    serialize: SerializeType,
+    code: i32,
+    opaque: i32,
+    header: &impl Header<'h>,
+    body_len: usize,
+) {
+    let head = write::Head {
+        serialize,
+        code,
+        language: Language::SENT,
+        version: version::CURRENT,
+        opaque,
+        flag: 0,
+        remark: None,
+        body_len,
+    };
+    write::head_with_header(out, &head, Some(header));
+}

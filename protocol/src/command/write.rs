@@ -187,10 +187,7 @@ impl FieldSink for JsonSink<'_> {
 /// The inside of a JSON string. Only what JSON demands is escaped, and U+007F as Java does.
 fn put_escaped(out: &mut BytesMut, text: &str) {
     let mut rest = text.as_bytes();
-    while let Some(at) = rest
-        .iter()
-        .position(|byte| matches!(byte, b'"' | b'\\' | 0..0x20 | 0x7F))
-    {
+    while let Some(at) = first_escaped(rest) {
         out.put_slice(&rest[..at]);
         match rest[at] {
             b'"' => out.put_slice(b"\\\""),
@@ -207,6 +204,23 @@ fn put_escaped(out: &mut BytesMut, text: &str) {
         rest = &rest[at + 1..];
     }
     out.put_slice(rest);
+}
+
+/// Where the first byte is that must be escaped. Eight bytes at a time as long as there is none in them.
+fn first_escaped(text: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES << 7;
+    let zero = |bytes: u64| bytes.wrapping_sub(ONES) & !bytes;
+    let is_clean = |eight: &[u8; 8]| {
+        let eight = u64::from_ne_bytes(*eight);
+        let below_blank = eight.wrapping_sub(ONES * 0x20) & !eight;
+        let equal = |byte: u8| zero(eight ^ (ONES * u64::from(byte)));
+        (below_blank | equal(b'"') | equal(b'\\') | equal(0x7F)) & HIGH == 0
+    };
+    let (eights, _) = text.as_chunks::<8>();
+    let clean = 8 * eights.iter().take_while(|eight| is_clean(eight)).count();
+    let must = |byte: &u8| matches!(byte, b'"' | b'\\' | 0..0x20 | 0x7F);
+    Some(clean + text.get(clean..)?.iter().position(must)?)
 }
 
 /// The binary header with its length-counted block of fields.
@@ -252,6 +266,27 @@ impl FieldSink for BinarySink<'_> {
                 self.out.put_slice(value.as_bytes());
             }
             _ => self.fits = false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_byte_to_escape_is_found_wherever_it_is() {
+        for byte in 0..=255 {
+            for len in 0..20 {
+                let mut text = vec![b'a'; len];
+                for at in 0..len {
+                    text[at] = byte;
+                    let must = byte < 0x20 || matches!(byte, b'"' | b'\\' | 0x7F);
+                    assert_eq!(first_escaped(&text), must.then_some(at), "{byte} in {len}");
+                    text[at] = b'a';
+                }
+                assert_eq!(first_escaped(&text), None);
+            }
         }
     }
 }
