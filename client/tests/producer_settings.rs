@@ -67,7 +67,7 @@ async fn an_attempt_that_takes_too_long_is_followed_by_another() {
     let producer = client
         .producer("patient")
         .timeout(LONG)
-        .attempt_timeout(Duration::from_millis(100));
+        .attempt_timeout(Duration::from_secs(1));
     let (sent, count) = attempts(&fake, producer).await;
     assert_eq!((sent.unwrap(), count), (SendStatus::Stored, 2));
     let keys: BTreeSet<_> = sends(&fake)
