@@ -14,10 +14,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
-use futures_util::future::Either;
 use futures_util::stream::{FuturesUnordered, StreamExt};
 use minimq_client::{
-    Batching, Client, Delivery, Filter, Message, Producer, SerializeType, StartFrom,
+    Batching, Client, Delivery, Filter, Message, Producer, SendReceipt, SerializeType, StartFrom,
 };
 use minimq_protocol::body::TopicConfig;
 use parking_lot::Mutex;
@@ -65,6 +64,26 @@ async fn topic(client: &Client, queues: i32) -> Result<String> {
     bail!("no route of {topic}")
 }
 
+/// Sends, so many under way, until `end`; how many messages that were.
+async fn many<F>(send: impl Fn() -> F, under_way: usize, end: Instant) -> minimq_client::Result<u64>
+where
+    F: Future<Output = minimq_client::Result<SendReceipt>>,
+{
+    let mut answers = FuturesUnordered::new();
+    let mut count = 0;
+    loop {
+        let open = Instant::now() < end;
+        while open && answers.len() < under_way {
+            answers.push(send());
+        }
+        match answers.next().await {
+            Some(sent) => sent?,
+            None => return Ok(count),
+        };
+        count += 1;
+    }
+}
+
 async fn send(client: &Client, seconds: Duration, batched: bool) -> Result<()> {
     let topic = topic(client, 8).await?;
     let under_way = if batched { 8 * UNDER_WAY } else { UNDER_WAY };
@@ -80,25 +99,12 @@ async fn send(client: &Client, seconds: Duration, batched: bool) -> Result<()> {
             let (producer, topic, body) = (producer.clone(), topic.clone(), body.clone());
             tokio::spawn(async move {
                 let under_way = usize::try_from(under_way / TASKS).unwrap_or(1);
-                let mut answers = FuturesUnordered::new();
-                let mut count = 0u64;
-                loop {
-                    let open = Instant::now() < end;
-                    while open && answers.len() < under_way {
-                        let message = Message::new(&*topic, body.clone());
-                        answers.push(if batched {
-                            Either::Left(producer.send_batched(message))
-                        } else {
-                            Either::Right(producer.send(message))
-                        });
-                    }
-                    match answers.next().await {
-                        Some(sent) => sent?,
-                        None => break,
-                    };
-                    count += 1;
+                let message = || Message::new(&*topic, body.clone());
+                if batched {
+                    many(|| producer.send_batched(message()), under_way, end).await
+                } else {
+                    many(|| producer.send(message()), under_way, end).await
                 }
-                Ok::<u64, minimq_client::Error>(count)
             })
         });
         let tasks: Vec<_> = tasks.collect();

@@ -158,6 +158,32 @@ impl Message {
         Ok(())
     }
 
+    /// Length of its properties text without a unique key; the text itself is not made.
+    pub(crate) fn properties_len(&self) -> usize {
+        let pair = |name: &str, value: usize| name.len() + value + 2;
+        let user = self
+            .user
+            .iter()
+            .map(|(name, value)| pair(name, value.len()));
+        let reserved = self.reserved.iter();
+        let reserved = reserved.map(|(name, value)| pair(name, value.len()));
+        let tag = self
+            .tag
+            .as_ref()
+            .map_or(0, |tag| pair(name::TAGS, tag.len()));
+        let keys = match self.keys.len() {
+            0 => 0,
+            len => pair(name::KEYS, len),
+        };
+        let delay = if self.delay_level > 0 {
+            pair(name::DELAY, 2)
+        } else {
+            0
+        };
+        let rest = pair(name::WAIT, 5) + pair(name::UNIQ_KEY, 0);
+        user.chain(reserved).sum::<usize>() + tag + keys + delay + rest
+    }
+
     /// Its properties text, with the unique key. Fails if the text is longer than a record can hold.
     pub(crate) fn properties(&self, unique_key: &str) -> Result<PropertiesBuf> {
         let mut text = PropertiesBuf::new();

@@ -163,8 +163,8 @@ impl Calls {
         received_before: u64,
         limit: usize,
         waker: Option<Waker>,
+        now: Instant,
     ) -> Result<i32, Refused> {
-        let now = Instant::now();
         let deadline = now
             .checked_add(timeout)
             .unwrap_or(now + Duration::from_secs(86_400 * 365));
@@ -230,6 +230,7 @@ impl Calls {
 
     /// Hands answers to their callers, all under one lock; `wakers` is used on the way and empty again afterwards.
     /// `stray` gets those that nobody waits for.
+    #[expect(clippy::vec_box, reason = "each box goes on to its caller as it is")]
     pub(crate) fn answered(
         &self,
         answers: &mut Vec<Box<Command>>,
@@ -317,7 +318,14 @@ mod tests {
     use super::*;
 
     fn begin(calls: &Calls, ms: u64) -> i32 {
-        match calls.begin(105, Duration::from_millis(ms), 0, 1000, None) {
+        match calls.begin(
+            105,
+            Duration::from_millis(ms),
+            0,
+            1000,
+            None,
+            Instant::now(),
+        ) {
             Ok(opaque) => opaque,
             Err(_) => panic!("refused"),
         }
@@ -419,7 +427,7 @@ mod tests {
         calls.end_all(&CloseReason::Peer, error);
         assert!(matches!(outcome(&calls, opaque), Poll::Ready(Some(Err(_)))));
         assert!(matches!(
-            calls.begin(1, Duration::ZERO, 0, 10, None),
+            calls.begin(1, Duration::ZERO, 0, 10, None, Instant::now()),
             Err(Refused::Ended(CloseReason::Peer))
         ));
     }

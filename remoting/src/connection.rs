@@ -14,6 +14,7 @@ use futures_util::task::AtomicWaker;
 use minimq_protocol::{Command, Header, SerializeType};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 
 use crate::budget::Budgets;
 use crate::calls::{Calls, Refused};
@@ -246,7 +247,7 @@ impl Connection {
         mut request: Command,
         timeout: Duration,
     ) -> Result<PendingCall, CallError> {
-        let pending = self.begin_call(request.code, timeout, None)?;
+        let pending = self.begin_call(request.code, timeout, None, Instant::now())?;
         request.opaque = pending.opaque;
         request.flag = 0;
         self.push_request(&mut request)?;
@@ -254,17 +255,18 @@ impl Connection {
     }
 
     /// As [`start_call`](Self::start_call) without building a command: header and body are encoded where they wait to
-    /// be written. Whoever `cx` wakes is woken when there is an outcome, without having asked before.
+    /// be written. The time begins at `now`. Whoever `cx` wakes is woken when there is an outcome, without having asked before.
     pub fn start_call_with<'h>(
         &self,
         code: i32,
         header: &impl Header<'h>,
         body: &Bytes,
         timeout: Duration,
+        now: Instant,
         cx: &Context<'_>,
     ) -> Result<PendingCall, CallError> {
         let origin = &self.shared.origin;
-        let pending = self.begin_call(code, timeout, Some(cx.waker().clone()))?;
+        let pending = self.begin_call(code, timeout, Some(cx.waker().clone()), now)?;
         if origin.signer.is_some() {
             // A signature is over the fields as the peer will see them.
             let mut request = Command::request_with(code, header).with_body(body.clone());
@@ -298,11 +300,14 @@ impl Connection {
         code: i32,
         timeout: Duration,
         waker: Option<Waker>,
+        now: Instant,
     ) -> Result<PendingCall, CallError> {
         let shared = &self.shared;
         let received = shared.received.load(Ordering::Relaxed);
         let limit = shared.origin.limits.calls;
-        let begun = shared.calls.begin(code, timeout, received, limit, waker);
+        let begun = shared
+            .calls
+            .begin(code, timeout, received, limit, waker, now);
         let opaque = begun.map_err(|refused| match refused {
             Refused::TooMany => CallError::TooMany {
                 peer: self.peer(),

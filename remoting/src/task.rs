@@ -45,6 +45,7 @@ struct Io {
     reader: Reader,
     writing: FrameBuffer,
     /// Answers of one read on their way to their callers, and these; empty between reads.
+    #[expect(clippy::vec_box, reason = "each box goes on to its caller as it is")]
     answers: Vec<Box<Command>>,
     wakers: Vec<Waker>,
     /// Set to the earliest deadline of a call; made when the first call is.

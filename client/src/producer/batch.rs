@@ -7,8 +7,9 @@ use std::time::Duration;
 use bytes::BytesMut;
 use minimq_protocol::batch::{BATCH_RECORD_OVERHEAD, BatchRecord};
 use minimq_protocol::code::request;
+use minimq_protocol::message_id::MAX_ID_LEN;
 use minimq_protocol::name;
-use minimq_protocol::properties::{PropertiesBuf, name as property};
+use minimq_protocol::properties::{MAX_PROPERTIES_LEN, PropertiesBuf, name as property};
 use tokio::sync::{mpsc, oneshot};
 use tokio::time::Instant;
 
@@ -78,8 +79,7 @@ pub fn split_batch(messages: Vec<Message>, max_bytes: usize) -> Vec<Vec<Message>
 
 /// About the bytes a message takes in a batch.
 fn size(message: &Message) -> usize {
-    let properties = message.properties("").map_or(0, |text| text.as_str().len());
-    BATCH_RECORD_OVERHEAD + message.body.len() + properties + OWN_PROPERTIES
+    BATCH_RECORD_OVERHEAD + message.body.len() + message.properties_len() + OWN_PROPERTIES
 }
 
 impl Outgoing {
@@ -99,8 +99,8 @@ impl Outgoing {
             return Err(refuse("retry topics take no batches".to_owned()));
         }
         let now = now_ms();
-        let mut body = BytesMut::new();
-        let mut keys = String::new();
+        let mut body = BytesMut::with_capacity(messages.iter().map(size).sum());
+        let mut keys = String::with_capacity(messages.len() * (MAX_ID_LEN + 1));
         for mut message in messages {
             if message.topic != first_topic || message.waits() != waits {
                 return Err(refuse(
@@ -171,7 +171,10 @@ pub(super) async fn send(
 ) -> Result<SendReceipt> {
     // What is wrong with one message must not fail the others of its batch.
     message.check(shared.settings.max_message_size)?;
-    message.properties("")?;
+    if message.properties_len() > MAX_PROPERTIES_LEN - OWN_PROPERTIES {
+        // Perhaps too long: the text itself says.
+        message.properties("")?;
+    }
     name::check_send_allowed(&shared.core.wrap(&message.topic))?;
     let (receipt, answer) = oneshot::channel();
     batches
@@ -294,10 +297,12 @@ fn share_out(result: Result<SendReceipt>, receipts: Vec<oneshot::Sender<Result<S
             for (offset, receipt) in (all.queue_offset..).zip(receipts) {
                 // Whoever gave up waiting does not want it.
                 let _ = receipt.send(Ok(SendReceipt {
+                    status: all.status,
                     id: ids.next().unwrap_or_default().to_owned(),
                     offset_id: offset_ids.next().unwrap_or_default().to_owned(),
+                    queue: all.queue.clone(),
                     queue_offset: offset,
-                    ..all.clone()
+                    transaction_id: all.transaction_id.clone(),
                 }));
             }
         }

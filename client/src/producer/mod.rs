@@ -200,7 +200,8 @@ impl Producer {
             Some(batches) if !message.is_delayed() => {
                 batch::send(self.shared(), batches, message).await
             }
-            _ => self.send(message).await,
+            // Apart, so that what usually happens is small.
+            _ => Box::pin(self.send(message)).await,
         }
     }
 

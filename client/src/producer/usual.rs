@@ -11,7 +11,7 @@ use std::task::{Context, Poll, ready};
 use futures_util::future::BoxFuture;
 use minimq_protocol::body::MessageQueue;
 use minimq_protocol::code::request;
-use minimq_protocol::header::{SendMessageRequest, SendMessageRequestV2};
+use minimq_protocol::header::{SendMessageFilled, SendMessageRequest, SendMessageTemplate};
 use minimq_protocol::message_id::MAX_ID_LEN;
 use minimq_protocol::name;
 use minimq_protocol::properties::PropertiesBuf;
@@ -34,11 +34,17 @@ thread_local! {
 /// How messages of one topic are sent as long as neither routes nor connections change.
 pub(super) struct Path {
     route: Arc<Route>,
-    /// Of each queue of the route, in order, its master's address and the connection to it.
-    masters: Vec<(String, Connection)>,
+    /// Of each queue of the route, in order, where its messages go.
+    masters: Vec<Master>,
     counter: Arc<AtomicUsize>,
     /// Changes of routes when it was made.
     changes: u64,
+}
+
+struct Master {
+    addr: String,
+    connection: Connection,
+    template: SendMessageTemplate,
 }
 
 impl Path {
@@ -50,7 +56,20 @@ impl Path {
         let route = shared.core.routes.get(topic)?;
         let masters = route.writable.iter().map(|queue| {
             let addr = route.broker(&queue.broker_name)?.get(&0)?;
-            Some((addr.clone(), shared.core.remoting.connection(addr)?))
+            Some(Master {
+                addr: addr.clone(),
+                connection: shared.core.remoting.connection(addr)?,
+                template: SendMessageTemplate::new(&SendMessageRequest {
+                    producer_group: &shared.group,
+                    topic: &queue.topic,
+                    default_topic: name::AUTO_CREATE_TOPIC,
+                    default_topic_queue_nums: shared.settings.new_topic_queues,
+                    queue_id: queue.queue_id,
+                    reconsume_times: Some(0),
+                    bname: Some(&queue.broker_name),
+                    ..SendMessageRequest::default()
+                }),
+            })
         });
         let masters: Vec<_> = masters.collect::<Option<_>>()?;
         (!masters.is_empty()).then(|| Self {
@@ -150,7 +169,10 @@ impl<'p> UsualSend<'p> {
             return whole(shared, message);
         }
         match shared.in_flight.try_acquire() {
-            Ok(permit) => self.attempt(message, Instant::now(), permit, cx),
+            Ok(permit) => {
+                let now = Instant::now();
+                self.attempt(message, [now, now], permit, cx)
+            }
             Err(TryAcquireError::NoPermits) => {
                 let waiting = shared.permit(shared.settings.timeout);
                 State::Crowded(message, Instant::now(), Box::pin(waiting))
@@ -162,7 +184,7 @@ impl<'p> UsualSend<'p> {
     fn attempt(
         &self,
         message: Message,
-        begun: Instant,
+        [begun, present]: [Instant; 2],
         permit: SemaphorePermit<'p>,
         cx: &Context<'_>,
     ) -> State<'p> {
@@ -176,12 +198,12 @@ impl<'p> UsualSend<'p> {
         }
         let turn = path.counter.fetch_add(1, Ordering::Relaxed);
         let at = turn.checked_rem(path.masters.len()).unwrap_or(0);
-        let (Some(queue), Some((_, master))) = (path.route.writable.get(at), path.masters.get(at))
+        let (Some(queue), Some(master)) = (path.route.writable.get(at), path.masters.get(at))
         else {
             drop(permit);
             return whole(shared, message);
         };
-        if master.is_closed() {
+        if master.connection.is_closed() {
             // Another attempt connects anew; then there is another path.
             shared.paths.remove(&message.topic);
             drop(permit);
@@ -192,29 +214,21 @@ impl<'p> UsualSend<'p> {
         let sent = PROPERTIES.with_borrow_mut(|properties| {
             properties.clear();
             message.put_properties(properties, key.as_str())?;
-            let header = SendMessageRequestV2(SendMessageRequest {
-                producer_group: &shared.group,
-                topic: &queue.topic,
-                default_topic: name::AUTO_CREATE_TOPIC,
-                default_topic_queue_nums: shared.settings.new_topic_queues,
-                queue_id: queue.queue_id,
-                sys_flag: 0,
+            let header = SendMessageFilled {
+                template: &master.template,
                 born_timestamp: now,
                 flag: message.flag,
-                properties: Some(properties.as_str()),
-                reconsume_times: Some(0),
-                unit_mode: false,
-                max_reconsume_times: None,
-                batch: false,
-                bname: Some(&queue.broker_name),
-            });
-            let timeout = shared.settings.timeout;
+                properties: properties.as_str(),
+            };
+            let timeout = (begun + shared.settings.timeout).saturating_duration_since(present);
             let timeout = shared
                 .settings
                 .attempt_timeout
                 .map_or(timeout, |most| most.min(timeout));
             let code = request::SEND_MESSAGE_V2;
-            Ok(master.start_call_with(code, &header, &message.body, timeout, cx))
+            let body = &message.body;
+            let connection = &master.connection;
+            Ok(connection.start_call_with(code, &header, body, timeout, present, cx))
         });
         match sent {
             Err(error) => failed(error),
@@ -271,13 +285,13 @@ fn go_on<'p>(
 impl Attempt<'_> {
     /// The receipt, if the answer is one that needs no further attempt.
     fn ended(&self, shared: &Shared, answer: &minimq_protocol::Command) -> Result<SendReceipt> {
-        let (Some(queue), Some((addr, _))) = (
+        let (Some(queue), Some(master)) = (
             self.path.route.writable.get(self.at),
             self.path.masters.get(self.at),
         ) else {
             return Err(Error::Closed);
         };
-        shared.receipt(addr, answer, self.key.as_str(), queue)
+        shared.receipt(&master.addr, answer, self.key.as_str(), queue)
     }
 
     fn queue(&self) -> Option<&MessageQueue> {
@@ -338,7 +352,7 @@ impl Future for UsualSend<'_> {
                     else {
                         continue;
                     };
-                    self.state = self.attempt(message, begun, permit?, cx);
+                    self.state = self.attempt(message, [begun, Instant::now()], permit?, cx);
                     if let State::Sent(_) = self.state {
                         return Poll::Pending;
                     }

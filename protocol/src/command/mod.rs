@@ -9,6 +9,8 @@ pub(crate) mod json;
 mod json_text;
 mod write;
 
+pub use write::EncodedFields;
+
 use bytes::{Bytes, BytesMut};
 
 use crate::byte_str::ByteStr;

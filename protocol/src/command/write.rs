@@ -182,6 +182,51 @@ impl FieldSink for JsonSink<'_> {
         self.out.put_slice(value.as_bytes());
         self.out.put_slice(b"\"");
     }
+
+    fn put_encoded(&mut self, fields: &EncodedFields) {
+        if !fields.fields.is_empty() {
+            self.next();
+            self.out.put_slice(&fields.json);
+        }
+    }
+}
+
+/// Fields in both encodings, for headers of which most is the same again and again. Fields are put into it as into any
+/// other sink, and then it into others.
+#[derive(Clone, Debug, Default)]
+pub struct EncodedFields {
+    fields: Vec<(String, String)>,
+    json: BytesMut,
+    binary: BytesMut,
+    /// A field cannot be carried by a binary header.
+    misfit: bool,
+}
+
+impl EncodedFields {
+    /// Its fields in order.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &str)> {
+        let fields = self.fields.iter();
+        fields.map(|(key, value)| (key.as_str(), value.as_str()))
+    }
+}
+
+impl FieldSink for EncodedFields {
+    fn put(&mut self, key: &str, value: &str) {
+        // A member that is not the first comes behind a comma.
+        let mut json = JsonSink {
+            out: &mut self.json,
+            members: 1 + self.fields.len(),
+        };
+        json.put(key, value);
+        let mut binary = BinarySink {
+            out: &mut self.binary,
+            block: 0,
+            fits: true,
+        };
+        binary.put(key, value);
+        self.misfit |= !binary.fits;
+        self.fields.push((key.to_owned(), value.to_owned()));
+    }
 }
 
 /// The inside of a JSON string. Only what JSON demands is escaped, and U+007F as Java does.
@@ -267,6 +312,11 @@ impl FieldSink for BinarySink<'_> {
             }
             _ => self.fits = false,
         }
+    }
+
+    fn put_encoded(&mut self, fields: &EncodedFields) {
+        self.fits &= !fields.misfit;
+        self.out.put_slice(&fields.binary);
     }
 }
 

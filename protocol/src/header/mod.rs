@@ -19,6 +19,7 @@ mod name_server;
 mod pull;
 mod send;
 
+pub use crate::command::EncodedFields;
 pub use access::*;
 pub use admin::*;
 pub use callback::*;
@@ -47,6 +48,13 @@ pub trait FieldSink {
     /// Adds a field of which neither name nor value needs an escape in JSON.
     fn put_plain(&mut self, key: &'static str, value: &str) {
         self.put(key, value);
+    }
+
+    /// Adds fields that have been encoded before.
+    fn put_encoded(&mut self, fields: &EncodedFields) {
+        for (key, value) in fields.iter() {
+            self.put(key, value);
+        }
     }
 }
 
@@ -141,11 +149,31 @@ impl<'a> FieldValue<'a> for Cow<'a, str> {
     }
 }
 
+/// Most numbers: nothing but up to 18 digits.
+fn short_number(digits: &[u8]) -> Option<i64> {
+    if digits.is_empty() || digits.len() > 18 {
+        return None;
+    }
+    digits.iter().try_fold(0, |number, digit| {
+        let digit = digit.wrapping_sub(b'0');
+        (digit < 10).then(|| number * 10 + i64::from(digit))
+    })
+}
+
+#[cold]
+fn out_of_range(field: &'static str, number: i64, expected: &'static str) -> HeaderError {
+    HeaderError::malformed(field, itoa::Buffer::new().format(number), expected)
+}
+
 macro_rules! integer_field {
     ($($integer:ty, $expected:literal;)*) => {$(
         /// Strict decimal as Java parses it: no blanks, in range, a leading `+` is accepted.
         impl<'a> FieldValue<'a> for $integer {
             fn read(field: &'static str, raw: &'a [u8]) -> Result<Self, HeaderError> {
+                if let Some(number) = short_number(raw) {
+                    let read = Self::try_from(number);
+                    return read.map_err(|_| out_of_range(field, number, $expected));
+                }
                 let text = std::str::from_utf8(raw).unwrap_or_default();
                 text.parse().map_err(|_| HeaderError::malformed(field, text, $expected))
             }

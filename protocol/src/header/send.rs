@@ -1,6 +1,6 @@
 //! Sending: codes 10, 310, 320, 324, 325, 36 (wire spec 4.2).
 
-use super::{FieldSink, Header, HeaderError, header, header_fields};
+use super::{EncodedFields, FieldSink, Header, HeaderError, header, header_fields};
 use crate::code::request;
 use crate::ext_fields::ExtFields;
 
@@ -141,5 +141,110 @@ impl<'a> Header<'a> for SendMessageRequestV2<'a> {
             batch = b"m",
             bname = b"n",
         );
+    }
+}
+
+/// What the sends to one queue have in common, encoded once.
+#[derive(Clone, Debug)]
+pub struct SendMessageTemplate {
+    before: EncodedFields,
+    after: EncodedFields,
+}
+
+impl SendMessageTemplate {
+    /// All fields of `request` but time, flag and properties.
+    pub fn new(request: &SendMessageRequest<'_>) -> Self {
+        let (mut before, mut after) = (EncodedFields::default(), EncodedFields::default());
+        let (first, last) = (&mut before, &mut after);
+        header_fields!(@write request, first,
+            producer_group = b"a",
+            topic = b"b",
+            default_topic = b"c",
+            default_topic_queue_nums = b"d",
+            queue_id = b"e",
+            sys_flag = b"f",
+        );
+        header_fields!(@write request, last,
+            reconsume_times = b"j",
+            unit_mode = b"k",
+            max_reconsume_times = b"l",
+            batch = b"m",
+            bname = b"n",
+        );
+        Self { before, after }
+    }
+}
+
+/// A header to write: a template and what it leaves out, together [`SendMessageRequestV2`].
+#[derive(Clone, Debug)]
+pub struct SendMessageFilled<'a> {
+    /// The common part.
+    pub template: &'a SendMessageTemplate,
+    /// The sender's clock, ms.
+    pub born_timestamp: i64,
+    /// The application's flag.
+    pub flag: i32,
+    /// Properties text.
+    pub properties: &'a str,
+}
+
+impl<'a> Header<'a> for SendMessageFilled<'a> {
+    /// It cannot be read: what is common would have to be known.
+    fn decode(_: &'a ExtFields) -> Result<Self, HeaderError> {
+        Err(HeaderError::Missing { field: "template" })
+    }
+
+    fn write(&self, sink: &mut impl FieldSink) {
+        sink.put_encoded(&self.template.before);
+        header_fields!(@write self, sink, born_timestamp = b"g", flag = b"h", properties = b"i",);
+        sink.put_encoded(&self.template.after);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bytes::BytesMut;
+
+    use super::*;
+    use crate::{SerializeType, encode_request_head};
+
+    #[test]
+    fn a_filled_template_is_written_as_the_whole_header() {
+        let request = SendMessageRequest {
+            producer_group: "gr\"oup",
+            topic: "topic",
+            default_topic: "TBW102",
+            default_topic_queue_nums: 4,
+            queue_id: 3,
+            sys_flag: 1,
+            born_timestamp: 1_700_000_000_000,
+            flag: -7,
+            properties: Some("WAIT\u{1}true\u{2}a\u{1}\\b\u{2}"),
+            reconsume_times: Some(0),
+            unit_mode: false,
+            max_reconsume_times: Some(5),
+            batch: true,
+            bname: Some("broker\n"),
+        };
+        let template = SendMessageTemplate::new(&request);
+        let filled = SendMessageFilled {
+            template: &template,
+            born_timestamp: request.born_timestamp,
+            flag: request.flag,
+            properties: request.properties.unwrap(),
+        };
+        let mut fields = ExtFields::new();
+        filled.write(&mut fields);
+        assert_eq!(
+            SendMessageRequest::decode_v2(&fields).as_ref(),
+            Ok(&request)
+        );
+        let whole = SendMessageRequestV2(request);
+        for serialize in [SerializeType::Json, SerializeType::Rocketmq] {
+            let (mut one, mut other) = (BytesMut::new(), BytesMut::new());
+            encode_request_head(&mut one, serialize, 310, 9, &whole, 100);
+            encode_request_head(&mut other, serialize, 310, 9, &filled, 100);
+            assert_eq!(one, other);
+        }
     }
 }
