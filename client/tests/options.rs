@@ -110,10 +110,10 @@ async fn an_answer_is_awaited_for_the_time_set() {
     let error = error.unwrap_err();
     // What connecting took is taken off.
     let awaited = match &error {
-        Error::NameServers { source, .. } => match source {
-            CallError::Timeout { timeout, .. } => *timeout,
-            _ => panic!("{error}"),
-        },
+        Error::NameServers {
+            source: CallError::Timeout { timeout, .. },
+            ..
+        } => *timeout,
         _ => panic!("{error}"),
     };
     assert!(awaited <= time, "{error}");

@@ -209,7 +209,10 @@ impl Calls {
             Some(Some(call)) if call.outcome.is_none() => {
                 let known = call.waker.as_ref();
                 if !known.is_some_and(|waker| waker.will_wake(cx.waker())) {
-                    call.waker = Some(cx.waker().clone());
+                    let before = call.waker.replace(cx.waker().clone());
+                    drop(table);
+                    // Its task may go with it, and that task's own calls: not under the lock.
+                    drop(before);
                 }
                 Poll::Pending
             }
