@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Item, Kind, Stats};
 
 /// Names one connection remembers at most; then it begins anew.
-const MAX_NAMES: usize = 1000;
+const MAX_NAMES: usize = 4000;
 
 #[derive(Debug)]
 struct PutItems {
@@ -32,7 +32,7 @@ impl PutCache {
     /// Counts `count` messages of one topic and queue, stored in `calls` sends.
     pub fn count(&mut self, stats: &Stats, stored: &Stored<'_>) {
         let generation = stats.generation();
-        if self.generation != generation || self.topics.len() >= MAX_NAMES {
+        if self.generation != generation {
             self.topics.clear();
             self.generation = generation;
         }
@@ -44,6 +44,9 @@ impl PutCache {
                     size: stats.item(Kind::TopicPutSize, stored.topic),
                 };
                 items.count(stored);
+                if self.topics.len() >= MAX_NAMES {
+                    self.topics.clear();
+                }
                 self.topics.insert(stored.topic.into(), items);
             }
         }
@@ -103,9 +106,8 @@ impl GetCache {
         by_queue: bool,
     ) -> Arc<GetItems> {
         let generation = stats.generation();
-        if self.generation != generation || self.known >= MAX_NAMES {
-            self.groups.clear();
-            self.known = 0;
+        if self.generation != generation {
+            self.forget();
             self.generation = generation;
         }
         let known = self.groups.get(group).and_then(|topics| topics.get(topic));
@@ -124,10 +126,51 @@ impl GetCache {
             size: stats.item(Kind::GroupGetSize, &key),
             latency: stats.item(Kind::GroupGetLatency, &latency_key),
         });
+        if self.known >= MAX_NAMES {
+            self.forget();
+        }
         let topics = self.groups.entry(group.into()).or_default();
         let queues = topics.entry(topic.into()).or_default();
         queues.push((queue_id, items.clone()));
         self.known += 1;
         items
+    }
+
+    fn forget(&mut self) {
+        self.groups.clear();
+        self.known = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use minimq_protocol::delay_level::DelayLevels;
+
+    use super::*;
+
+    #[test]
+    fn as_many_names_as_may_be_remembered_are_and_one_more_begins_anew() {
+        let levels = DelayLevels::parse("1s").unwrap();
+        let stats = Stats::new("C1", &levels, 0);
+        let (mut puts, mut gets) = (PutCache::default(), GetCache::default());
+        let names: Vec<_> = (0..=MAX_NAMES).map(|n| format!("topic{n}")).collect();
+        let (last, others) = names.split_last().unwrap();
+        let mut use_topic = |topic: &String| {
+            let stored = Stored {
+                topic,
+                queue_id: 0,
+                count: 1,
+                calls: 1,
+                bytes: 10,
+            };
+            puts.count(&stats, &stored);
+            gets.items(&stats, "group", topic, 0, false);
+            (puts.topics.len(), gets.known)
+        };
+        for _ in 0..2 {
+            others.iter().for_each(|topic| drop(use_topic(topic)));
+        }
+        assert_eq!(use_topic(&others[0]), (MAX_NAMES, MAX_NAMES));
+        assert_eq!(use_topic(last), (1, 1));
     }
 }

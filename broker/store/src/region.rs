@@ -139,6 +139,17 @@ impl Region {
         }
     }
 
+    /// Maps the pages inside a range again, for reading. A sync takes the right to write away from every changed page on
+    /// its own, and tells all processors each time; here that happens once for all of them. Whoever reads meanwhile
+    /// finds the page in memory, a little later.
+    ///
+    /// # Errors
+    /// The system's, where pages could not be mapped at once; they are when they are read.
+    pub fn map_for_reading(&self, range: Range<usize>) -> io::Result<()> {
+        self.release(range.clone());
+        self.populate(range, Populate::Clean)
+    }
+
     /// The one writer of this region; `None` if it is taken. It goes on at `published`.
     #[must_use]
     pub fn writer(self: &Arc<Self>) -> Option<RegionWriter> {
@@ -393,6 +404,28 @@ mod tests {
         writer.publish();
         drop(writer);
         assert_eq!(region.writer().unwrap().position(), 5);
+    }
+
+    #[test]
+    fn pages_mapped_for_reading_hold_what_was_written_and_the_writer_goes_on_behind_them() {
+        let file = tempfile::tempfile().unwrap();
+        let len = 16 * rustix::param::page_size();
+        file.set_len(len as u64).unwrap();
+        let region = Region::new(map_file(&file, len).unwrap(), 0);
+        let mut writer = region.writer().unwrap();
+        let mut write = |byte: u8| {
+            writer.next(len / 2 - 1).unwrap().fill(byte);
+            writer.advance(len / 2 - 1);
+            writer.publish();
+        };
+        write(7);
+        let held = region.slice(0..len / 2 - 1).unwrap();
+        region.map_for_reading(0..len / 2 - 1).unwrap();
+        write(8);
+        region.map_for_reading(0..len).unwrap();
+        assert!(held.iter().all(|byte| *byte == 7));
+        let (first, second) = region.bytes(0..len - 2).unwrap().split_at(len / 2 - 1);
+        assert!(first.iter().all(|byte| *byte == 7) && second.iter().all(|byte| *byte == 8));
     }
 
     #[test]

@@ -258,9 +258,11 @@ impl Scan<'_> {
             if !self.passes(&entry, filter)? {
                 continue;
             }
-            let ahead = self.ahead(&bytes[number * ENTRY_LEN..]);
             let len = entry.size as usize;
             let at = entry.physical_offset;
+            let rest = bytes.get(number * ENTRY_LEN..).unwrap_or_default();
+            let wanted = self.max_count.saturating_sub(self.count).max(1);
+            let ahead = || ahead(rest, wanted);
             let Some(record) =
                 self.reader
                     .record_of_entry(&mut self.span, at, len, ahead, self.blocking)?
@@ -307,20 +309,20 @@ impl Scan<'_> {
         let unit = self.queue.ext_unit(entry.tags_code, self.blocking)?;
         Ok(filter.matches_entry(unit.as_ref().map(|u| u.tags_code), unit.as_ref()))
     }
+}
 
-    /// Bytes worth reading at once, should the first of `entries` be cold: as far as the next entries' records lie close
-    /// together.
-    fn ahead(&self, rest: &[u8]) -> usize {
-        let mut rest = entries(rest).take(self.max_count.saturating_sub(self.count).max(1));
-        let Some(first) = rest.next() else { return 0 };
-        let start = first.physical_offset;
-        let mut end = first.physical_end().unwrap_or(start);
-        for entry in rest {
-            match entry.physical_end() {
-                Some(next) if next - start <= BUFFER_LEN as i64 => end = next,
-                _ => break,
-            }
+/// Bytes worth reading at once where the record of the first entry in `rest` is cold: as far as those of the next `wanted`
+/// entries lie close together.
+fn ahead(rest: &[u8], wanted: usize) -> usize {
+    let mut rest = entries(rest).take(wanted);
+    let Some(first) = rest.next() else { return 0 };
+    let start = first.physical_offset;
+    let mut end = first.physical_end().unwrap_or(start);
+    for entry in rest {
+        match entry.physical_end() {
+            Some(next) if next - start <= BUFFER_LEN as i64 => end = next,
+            _ => break,
         }
-        usize::try_from(end - start).unwrap_or(0)
     }
+    usize::try_from(end - start).unwrap_or(0)
 }

@@ -59,14 +59,14 @@ fn is_whole(bytes: &[u8], at: i64) -> bool {
 }
 
 impl Reader {
-    /// `len` bytes at `at`, taken from `span`, which is moved if it does not have them. Cold bytes are read `ahead` many
-    /// at a time. Empty if the log does not have them (any more).
+    /// `len` bytes at `at`, taken from `span`, which is moved if it does not have them. Where they are cold, as many are
+    /// read at a time as `ahead` says. Empty if the log does not have them (any more).
     fn bytes_at(
         &self,
         span: &mut Span,
         at: i64,
         len: usize,
-        ahead: usize,
+        ahead: impl FnOnce() -> usize,
         blocking: Blocking,
     ) -> Result<Bytes, ReadError> {
         if let Some(bytes) = span.get(at, len) {
@@ -75,7 +75,7 @@ impl Reader {
         let place = PhysicalOffset(at);
         let bytes = match self.log.hot_span(place) {
             Some(bytes) => bytes,
-            None => self.pool.filled(ahead.max(len), |buffer| {
+            None => self.pool.filled(ahead().max(len), |buffer| {
                 let read = self
                     .log
                     .read_cold(place, buffer, blocking == Blocking::Allowed)?;
@@ -92,10 +92,14 @@ impl Reader {
         span: &mut Span,
         at: i64,
         len: usize,
-        ahead: usize,
+        ahead: impl FnOnce() -> usize,
         blocking: Blocking,
     ) -> Result<Option<Bytes>, ReadError> {
         if at < self.log.min_offset().get() || self.damage.contains(PhysicalOffset(at)) {
+            return Ok(None);
+        }
+        // A length from a damaged entry must not make us ask for memory without end.
+        if len as i64 > self.log.next_file_start(PhysicalOffset(at)).get() - at {
             return Ok(None);
         }
         let hot = self.log.is_hot(PhysicalOffset(at));
@@ -116,7 +120,7 @@ impl Reader {
             return Ok(None);
         }
         let mut span = Span::default();
-        let head = self.bytes_at(&mut span, at, MIN_RECORD_LEN, BUFFER_LEN, blocking)?;
+        let head = self.bytes_at(&mut span, at, MIN_RECORD_LEN, || BUFFER_LEN, blocking)?;
         let Some(len) = claimed_len(&head, at) else {
             return Ok(None);
         };
@@ -124,7 +128,7 @@ impl Reader {
         if len as i64 > self.log.next_file_start(PhysicalOffset(at)).get() - at {
             return Ok(None);
         }
-        let bytes = self.bytes_at(&mut span, at, len, len, blocking)?;
+        let bytes = self.bytes_at(&mut span, at, len, || len, blocking)?;
         Ok(is_whole(&bytes, at).then_some(bytes))
     }
 
@@ -139,7 +143,7 @@ impl Reader {
                 &mut span,
                 at,
                 MIN_RECORD_LEN,
-                MIN_RECORD_LEN,
+                || MIN_RECORD_LEN,
                 Blocking::Allowed,
             )
             .map_err(ReadError::into_store_error)?;
