@@ -27,6 +27,7 @@ use crate::measure::{Memory, cpu_seconds};
 use crate::options::FilterOptions;
 use crate::peer::{Peer, Poller, call_once};
 use crate::suite::{Folder, Server};
+use crate::tell;
 
 /// Messages of a batch that fills the queues.
 const BATCH: u64 = 64;
@@ -377,10 +378,10 @@ fn beside_loops(
 /// Runs everything; prints lines as they are known.
 pub fn run(options: &FilterOptions) -> anyhow::Result<()> {
     let servers = Servers::start(options)?;
-    println!(
+    tell(format_args!(
         "filter server ready: {:.0} ms",
         servers.filters.ready.as_secs_f64() * 1e3
-    );
+    ))?;
     fill(options, servers.broker.addr)?;
     let mut setting = Caller::connect(servers.filters.addr)?;
     for (group, by, name) in [("Tenth", 10, "one in ten passes"), ("All", 1, "all pass")] {
@@ -388,39 +389,39 @@ pub fn run(options: &FilterOptions) -> anyhow::Result<()> {
         // Once to warm up.
         drain(options, &servers, group)?;
         let one = drain(options, &servers, group)?;
-        println!(
+        tell(format_args!(
             "{name}: {:.0} messages/s filtered ({} of {} came), CPU s a million: filter server {:.2}, broker {:.2}",
             one.filtered as f64 / one.seconds,
             one.kept,
             one.filtered,
             one.cpu.0,
             one.cpu.1
-        );
+        ))?;
     }
     let first = first_matches(options, servers.filters.addr)?;
-    println!(
+    tell(format_args!(
         "from the upload of a module of {} bytes to its first match: {:.1} ms (median of {}, longest {:.1})",
         of_20_kb(0)?.len(),
         first.get(first.len() / 2).unwrap_or(&0.0),
         first.len(),
         first.last().unwrap_or(&0.0)
-    );
+    ))?;
     let (alone, beside) = beside_loops(options, servers.filters.addr)?;
     let ms = |times: &Histogram<u64>, quantile| times.value_at_quantile(quantile) as f64 / 1e6;
-    println!(
+    tell(format_args!(
         "a pull alone: p50 {:.2} ms, p99 {:.2} ms; beside {HOSTILE} groups whose filters loop: p50 {:.2} ms, p99 {:.2} ms",
         ms(&alone, 0.5),
         ms(&alone, 0.99),
         ms(&beside, 0.5),
         ms(&beside, 0.99)
-    );
+    ))?;
     let (before, after, seconds) = many_filters(options, &servers)?;
-    println!(
+    tell(format_args!(
         "{} filters in use after {seconds:.1} s: RssAnon {:.1} MiB, {:.1} before",
         options.filters,
         after.rss_anon as f64 / 1024.0,
         before.rss_anon as f64 / 1024.0
-    );
+    ))?;
     Ok(())
 }
 

@@ -20,3 +20,28 @@ pub mod peer;
 pub mod pull;
 pub mod send;
 pub mod suite;
+
+use std::io::{self, Write};
+
+/// Nobody reads the figures any more.
+#[derive(Debug, Clone, Copy)]
+pub struct ReaderGone;
+
+impl std::fmt::Display for ReaderGone {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("whoever read the output has closed it")
+    }
+}
+
+impl std::error::Error for ReaderGone {}
+
+/// Prints a line of figures.
+///
+/// # Errors
+/// [`ReaderGone`], or what else is wrong with the output.
+pub fn tell(line: std::fmt::Arguments<'_>) -> anyhow::Result<()> {
+    match writeln!(io::stdout().lock(), "{line}") {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ReaderGone.into()),
+        result => Ok(result?),
+    }
+}

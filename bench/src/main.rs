@@ -5,14 +5,21 @@ use std::sync::atomic::AtomicBool;
 
 use clap::Parser;
 use minimq_bench::options::{Mode, Options};
-use minimq_bench::{cold, e2e, echo, filter, pull, send};
+use minimq_bench::{ReaderGone, cold, e2e, echo, filter, pull, send, tell};
 
 fn main() -> anyhow::Result<()> {
-    let options = Options::parse();
+    match run(Options::parse()) {
+        // Whoever reads the figures has seen enough.
+        Err(error) if error.is::<ReaderGone>() => Ok(()),
+        result => result,
+    }
+}
+
+fn run(options: Options) -> anyhow::Result<()> {
     let (report, json) = match options.mode {
         Mode::AppendEcho(echo) => {
             let server = echo::AppendEcho::bind(&echo)?;
-            println!("append-echo serves {}", server.address());
+            tell(format_args!("append-echo serves {}", server.address()))?;
             // Ends with its process.
             return server.run(&AtomicBool::new(false));
         }
@@ -30,9 +37,9 @@ fn main() -> anyhow::Result<()> {
         }
     };
     if json {
-        println!("{}", report.to_json());
+        tell(format_args!("{}", report.to_json()))?;
     } else {
-        println!("{report}");
+        tell(format_args!("{report}"))?;
     }
     Ok(())
 }

@@ -13,7 +13,7 @@ use clap::Parser;
 
 use crate::measure::{Memory, Report};
 use crate::options::{Mode, Options, SuiteOptions};
-use crate::{cold, e2e, pull, send};
+use crate::{cold, e2e, pull, send, tell};
 
 /// One line of the table.
 struct Row {
@@ -236,8 +236,10 @@ fn cells(reports: &[Report]) -> String {
 
 /// Runs everything; prints lines as they are known.
 pub fn run(options: &SuiteOptions) -> anyhow::Result<()> {
-    println!("| load | server | 1000 messages/s | CPU s a million | p50 µs | p99 µs | p99.9 µs |");
-    println!("|---|---|---|---|---|---|---|");
+    tell(format_args!(
+        "| load | server | 1000 messages/s | CPU s a million | p50 µs | p99 µs | p99.9 µs |"
+    ))?;
+    tell(format_args!("|---|---|---|---|---|---|---|"))?;
     for row in ROWS {
         if !options
             .only
@@ -283,11 +285,15 @@ pub fn run(options: &SuiteOptions) -> anyhow::Result<()> {
             }
         }
         for (server, reports) in &by_server {
-            println!("| {} | {server} | {} |", row.name, cells(reports));
+            tell(format_args!(
+                "| {} | {server} | {} |",
+                row.name,
+                cells(reports)
+            ))?;
         }
     }
     if options.only.is_none() {
-        println!("\n{}", idle(options)?);
+        tell(format_args!("\n{}", idle(options)?))?;
     }
     Ok(())
 }

@@ -183,6 +183,34 @@ fn requests_with_missing_or_wrong_fields_are_answered() {
     assert!(server.is_alive());
 }
 
+/// wire-07
+#[test]
+fn routes_are_given_to_strange_clients_as_to_others() {
+    let server = NameServer::start(&[]);
+    let mut peer = server.peer();
+    peer.register(&Broker::new("bx", "127.0.0.1:1001", 0).topic("TX", 4, 4));
+    let ask = |serialize| {
+        let request = with_fields(105, &[("topic", "TX"), ("unknown", "field")]);
+        request.with_serialize(serialize)
+    };
+    let usual = peer.call(ask(SerializeType::Json));
+    let header = r#"{"code":105,"flag":0,"language":"KLINGON","opaque":77,"version":409,"more":true,
+        "serializeTypeCurrentRPC":"JSON","tlh":{"Qapla'":[1,"two",null]},"other":1.5,
+        "extFields":{"topic":"TX","unknown":"field","another":"one"}}"#;
+    let mut json = (header.len() as u32 + 4).to_be_bytes().to_vec();
+    json.extend((header.len() as u32).to_be_bytes());
+    json.extend(header.as_bytes());
+    let mut binary = ask(SerializeType::Rocketmq).to_frame().to_vec();
+    // Behind both lengths and the code.
+    binary[10] = 99;
+    for frame in [json, binary] {
+        peer.send(&frame);
+        let answer = peer.answer();
+        assert_eq!((answer.code, &answer.body), (0, &usual.body));
+    }
+    assert!(text(&usual.body).contains("127.0.0.1:1001"));
+}
+
 /// wire-12
 #[test]
 fn each_client_gets_the_flavour_it_reads() {
