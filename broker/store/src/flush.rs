@@ -287,7 +287,7 @@ impl Flusher {
         let counters = &self.log.counters;
         let begun = Instant::now();
         for file in self.log.files_in(from, to) {
-            self.log.map_for_reading(&file, from, to);
+            file.map_for_reading(from, to);
             if let Err(error) = file.file.sync_data() {
                 add(&counters.flush_failures, 1);
                 return Err(self.gate.fail(&file.path, format!("sync failed: {error}")));

@@ -71,6 +71,16 @@ impl LogFile {
         self.region.write().take();
     }
 
+    /// Before a sync of all in `[from, to)`, as log offsets: the pages that it will write are mapped for reading only, which
+    /// makes it cheaper.
+    pub(crate) fn map_for_reading(&self, from: i64, to: i64) {
+        if let Some(region) = self.region() {
+            let within = |at: i64| usize::try_from(at.min(self.end()) - self.base).unwrap_or(0);
+            // Nothing depends on it: whoever reads a page that is not mapped has it mapped then.
+            let _ = region.map_for_reading(within(from)..within(to));
+        }
+    }
+
     /// Reads from log offset `at`; fewer bytes than asked for only at the end of the file.
     pub(crate) fn read(&self, at: i64, buffer: &mut [u8]) -> io::Result<usize> {
         self.file.read_at(buffer, self.within(at))

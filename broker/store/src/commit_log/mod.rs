@@ -409,19 +409,6 @@ impl CommitLog {
         }
     }
 
-    /// Before a sync of all in `[from, to)`: the pages of `file` that are to be written are mapped for reading only, which
-    /// makes the sync cheaper, those that are still hot.
-    pub(crate) fn map_for_reading(&self, file: &LogFile, from: i64, to: i64) {
-        let Some(region) = file.region() else {
-            return;
-        };
-        let hot = to - self.hot_window;
-        let within = |at: i64| usize::try_from(at.min(file.end()) - file.base).unwrap_or(0);
-        region.release(within(from)..within(hot));
-        // Nothing depends on it: whoever reads a page that is not mapped has it mapped then.
-        let _ = region.map_for_reading(within(from.max(hot))..within(to));
-    }
-
     /// Moves the cold border up behind the append position and gives the pages behind it back.
     pub(crate) fn cool(&self) {
         let old = self.hot_from.load(Ordering::Acquire);
