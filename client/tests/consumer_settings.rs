@@ -45,7 +45,7 @@ fn pulls(fake: &Fake) -> Vec<Command> {
 
 /// Lets some time pass, as time passes here: by requests and their answers.
 async fn a_while(client: &Client) {
-    for _ in 0..30 {
+    for _ in 0..200 {
         client.route(TOPIC).await.unwrap();
     }
 }
@@ -154,8 +154,10 @@ async fn held(limits: impl FnOnce(Limited) -> Limited) -> (usize, usize) {
     let consumer = consumer.await.unwrap();
     let bodies = ["a body of twenty byte"; 4];
     let mut delivered = 0;
+    fake.first("a pull", request::PULL_MESSAGE, |_| true).await;
     // As long as it pulls it gets four more.
     loop {
+        eventually("all are held", async || consumer.unfinished() == delivered).await;
         a_while(&client).await;
         if pulls(&fake).len() * 4 == delivered {
             break;
