@@ -24,6 +24,9 @@ use crate::route::Route;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 
+/// Who had to wait for its place among the sends in flight begins only if there is more time left than this.
+const SHORT: Duration = Duration::from_millis(5);
+
 /// A message or batch in its wire form.
 #[derive(Debug)]
 pub(crate) struct Outgoing {
@@ -172,17 +175,25 @@ impl Shared {
 
     /// Waits until there is room for another send in flight.
     pub(super) async fn permit(&self, timeout: Duration) -> Result<SemaphorePermit<'_>> {
+        if let Ok(permit) = self.in_flight.try_acquire() {
+            return Ok(permit);
+        }
+        let begun = Instant::now();
+        let in_vain = || Error::Timeout {
+            what: format!(
+                "all {} sends in flight were not answered",
+                self.settings.max_in_flight
+            ),
+            after: timeout,
+        };
         let permit = tokio::time::timeout(timeout, self.in_flight.acquire());
-        permit
-            .await
-            .map_err(|_| Error::Timeout {
-                what: format!(
-                    "all {} sends in flight were not answered",
-                    self.settings.max_in_flight
-                ),
-                after: timeout,
-            })?
-            .map_err(|_| Error::Closed)
+        let permit = permit.await.map_err(|_| in_vain())?;
+        let permit = permit.map_err(|_| Error::Closed)?;
+        // With one that comes as the time is over a message would leave whose answer nobody waits for.
+        if begun.elapsed() + SHORT >= timeout {
+            return Err(in_vain());
+        }
+        Ok(permit)
     }
 
     /// Makes further attempts after the last one came to `result`.
