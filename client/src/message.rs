@@ -158,30 +158,31 @@ impl Message {
         Ok(())
     }
 
-    /// Length of its properties text without a unique key; the text itself is not made.
+    /// Gives each of its properties but the unique key to `visit`, in their order.
+    fn each_property(&self, mut visit: impl FnMut(&str, &str)) {
+        for (name, value) in &self.user {
+            visit(name, value);
+        }
+        if let Some(tag) = self.tag.as_deref().filter(|tag| !tag.is_empty()) {
+            visit(name::TAGS, tag);
+        }
+        if !self.keys.is_empty() {
+            visit(name::KEYS, &self.keys);
+        }
+        if self.delay_level > 0 {
+            visit(name::DELAY, &self.delay_level.to_string());
+        }
+        for (name, value) in &self.reserved {
+            visit(name, value);
+        }
+        visit(name::WAIT, if self.no_wait { "false" } else { "true" });
+    }
+
+    /// Length of its properties text with an empty unique key; the text itself is not made.
     pub(crate) fn properties_len(&self) -> usize {
-        let pair = |name: &str, value: usize| name.len() + value + 2;
-        let user = self
-            .user
-            .iter()
-            .map(|(name, value)| pair(name, value.len()));
-        let reserved = self.reserved.iter();
-        let reserved = reserved.map(|(name, value)| pair(name, value.len()));
-        let tag = self
-            .tag
-            .as_ref()
-            .map_or(0, |tag| pair(name::TAGS, tag.len()));
-        let keys = match self.keys.len() {
-            0 => 0,
-            len => pair(name::KEYS, len),
-        };
-        let delay = if self.delay_level > 0 {
-            pair(name::DELAY, 2)
-        } else {
-            0
-        };
-        let rest = pair(name::WAIT, 5) + pair(name::UNIQ_KEY, 0);
-        user.chain(reserved).sum::<usize>() + tag + keys + delay + rest
+        let mut len = name::UNIQ_KEY.len() + 2;
+        self.each_property(|name, value| len += name.len() + value.len() + 2);
+        len
     }
 
     /// Its properties text, with the unique key. Fails if the text is longer than a record can hold.
@@ -193,22 +194,9 @@ impl Message {
 
     /// As [`properties`](Self::properties), into `text`.
     pub(crate) fn put_properties(&self, text: &mut PropertiesBuf, unique_key: &str) -> Result<()> {
-        for (name, value) in &self.user {
+        self.each_property(|name, value| {
             text.push(name, value);
-        }
-        if let Some(tag) = self.tag.as_deref().filter(|tag| !tag.is_empty()) {
-            text.push(name::TAGS, tag);
-        }
-        if !self.keys.is_empty() {
-            text.push(name::KEYS, &self.keys);
-        }
-        if self.delay_level > 0 {
-            text.push(name::DELAY, &self.delay_level.to_string());
-        }
-        for (name, value) in &self.reserved {
-            text.push(name, value);
-        }
-        text.push(name::WAIT, if self.no_wait { "false" } else { "true" });
+        });
         text.push(name::UNIQ_KEY, unique_key);
         let len = text.as_str().len();
         if len > MAX_PROPERTIES_LEN {

@@ -146,6 +146,10 @@ impl Region {
     /// # Errors
     /// The system's, where pages could not be mapped at once; they are when they are read.
     pub fn map_for_reading(&self, range: Range<usize>) -> io::Result<()> {
+        if range.len() < rustix::param::page_size() {
+            // No whole page, as with each flush of a lone small message.
+            return Ok(());
+        }
         self.release(range.clone());
         self.populate(range, Populate::Clean)
     }

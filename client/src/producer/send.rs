@@ -24,7 +24,8 @@ use crate::route::Route;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 const MAX_PAUSE: Duration = Duration::from_millis(500);
 
-/// Who had to wait for its place among the sends in flight begins only if there is more time left than this.
+/// Who had to wait for its place among the sends in flight begins only if there is more time left than this: a call may
+/// end 2 ms before its time, together with others.
 const SHORT: Duration = Duration::from_millis(5);
 
 /// A message or batch in its wire form.

@@ -125,23 +125,33 @@ impl<'a> Header<'a> for SendMessageRequestV2<'a> {
     }
 
     fn write(&self, sink: &mut impl FieldSink) {
-        header_fields!(@write self.0, sink,
-            producer_group = b"a",
-            topic = b"b",
-            default_topic = b"c",
-            default_topic_queue_nums = b"d",
-            queue_id = b"e",
-            sys_flag = b"f",
-            born_timestamp = b"g",
-            flag = b"h",
-            properties = b"i",
-            reconsume_times = b"j",
-            unit_mode = b"k",
-            max_reconsume_times = b"l",
-            batch = b"m",
-            bname = b"n",
-        );
+        write_before(&self.0, sink);
+        header_fields!(@write self.0, sink, born_timestamp = b"g", flag = b"h", properties = b"i",);
+        write_after(&self.0, sink);
     }
+}
+
+/// The fields before those that each message has of its own.
+fn write_before(request: &SendMessageRequest<'_>, sink: &mut impl FieldSink) {
+    header_fields!(@write request, sink,
+        producer_group = b"a",
+        topic = b"b",
+        default_topic = b"c",
+        default_topic_queue_nums = b"d",
+        queue_id = b"e",
+        sys_flag = b"f",
+    );
+}
+
+/// The fields behind them.
+fn write_after(request: &SendMessageRequest<'_>, sink: &mut impl FieldSink) {
+    header_fields!(@write request, sink,
+        reconsume_times = b"j",
+        unit_mode = b"k",
+        max_reconsume_times = b"l",
+        batch = b"m",
+        bname = b"n",
+    );
 }
 
 /// What the sends to one queue have in common, encoded once.
@@ -155,22 +165,8 @@ impl SendMessageTemplate {
     /// All fields of `request` but time, flag and properties.
     pub fn new(request: &SendMessageRequest<'_>) -> Self {
         let (mut before, mut after) = (EncodedFields::default(), EncodedFields::default());
-        let (first, last) = (&mut before, &mut after);
-        header_fields!(@write request, first,
-            producer_group = b"a",
-            topic = b"b",
-            default_topic = b"c",
-            default_topic_queue_nums = b"d",
-            queue_id = b"e",
-            sys_flag = b"f",
-        );
-        header_fields!(@write request, last,
-            reconsume_times = b"j",
-            unit_mode = b"k",
-            max_reconsume_times = b"l",
-            batch = b"m",
-            bname = b"n",
-        );
+        write_before(request, &mut before);
+        write_after(request, &mut after);
         Self { before, after }
     }
 }
