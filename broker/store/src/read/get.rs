@@ -295,7 +295,7 @@ impl Scan<'_> {
             false => (limits.disk_bytes, limits.disk_count),
         };
         self.count >= self.max_count.min(count)
-            || self.bytes + entry.size as usize > bytes.min(self.max_bytes)
+            || self.bytes.saturating_add(entry.size as usize) > bytes.min(self.max_bytes)
     }
 
     fn passes(

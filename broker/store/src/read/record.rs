@@ -99,7 +99,8 @@ impl Reader {
             return Ok(None);
         }
         // A length from a damaged entry must not make us ask for memory without end.
-        if len as i64 > self.log.next_file_start(PhysicalOffset(at)).get() - at {
+        let room = self.log.next_file_start(PhysicalOffset(at)).get() - at;
+        if i64::try_from(len).map_or(true, |len| len > room) {
             return Ok(None);
         }
         let hot = self.log.is_hot(PhysicalOffset(at));
