@@ -76,6 +76,29 @@ impl CheckpointContent {
         }
     }
 
+    /// Before entries of records from `from` on are made again: has the file say, if it is ours, that they are not on disk.
+    pub(crate) fn put_down(
+        &self,
+        disk: &dyn Disk,
+        root: &Path,
+        from: i64,
+    ) -> Result<(), StoreError> {
+        if self.dispatched_offset.is_none_or(|offset| offset <= from) {
+            return Ok(());
+        }
+        let content = Self {
+            dispatched_offset: Some(from),
+            ..*self
+        };
+        let path = root.join("checkpoint");
+        disk.open(&path)
+            .and_then(|file| {
+                file.write_all_at(&content.encode(), 0)?;
+                file.sync_data()
+            })
+            .map_err(|error| StoreError::io(&path, "write", error))
+    }
+
     fn encode(&self) -> [u8; LEN] {
         let times = [
             self.physic_timestamp,

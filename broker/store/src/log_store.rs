@@ -93,6 +93,8 @@ impl LogStore {
             // Another broker was at work since, which may have written other records there.
             damage.forget();
         }
+        // An entry that is made again may point to another extension unit: until the next flush neither is sure.
+        let before_rewind = |from| checkpoint.put_down(&*disk, &root, from);
         let scan = Scan {
             config,
             files: Arc::clone(&files),
@@ -100,6 +102,7 @@ impl LogStore {
             clean,
             delay_levels: &delay_levels,
             known_damage: damage.ranges(),
+            before_rewind: &before_rewind,
         };
         let mut scanned = scan.run(derived, &mut progress)?;
         derived.truncate(scanned.report.end)?;

@@ -57,6 +57,8 @@ pub struct Store {
     keeper: Arc<Keeper>,
     cleaner: Arc<Cleaner>,
     reader: Arc<Reader>,
+    /// Topics are deleted by one at a time.
+    deletion: Mutex<()>,
     threads: Mutex<Vec<JoinHandle<()>>>,
 }
 
@@ -87,7 +89,12 @@ impl Store {
         let mut derived = DerivedData::new(&queues, &index);
         let log_store = LogStore::open(config, disk, clock.clone(), &mut derived, progress)?;
         let log = Arc::clone(log_store.log());
-        queues.raise_min(log.min_offset().get().max(0))?;
+        // Without any file the log begins where it ends.
+        let log_min = match log.min_offset().get() {
+            min @ 0.. => min,
+            _ => log.max_offset().get(),
+        };
+        queues.raise_min(log_min)?;
         let (damage, gate) = (Arc::clone(log_store.damage()), Arc::clone(log_store.gate()));
         // Checked when the log was opened.
         let delay_levels =
@@ -133,6 +140,7 @@ impl Store {
             keeper: Arc::new(keeper),
             cleaner: Arc::new(cleaner),
             reader: Arc::new(reader),
+            deletion: Mutex::default(),
             threads: Mutex::default(),
         };
         store.start()?;
@@ -287,7 +295,10 @@ impl Store {
         self.delete_topics(&[topic])
     }
 
+    /// In this order: note that it begins → numbers from 0 → note where the new messages begin → files.
     fn delete_topics(&self, topics: &[&str]) -> Result<usize, StoreError> {
+        let _one_at_a_time = self.deletion.lock();
+        self.begin_deletion(topics)?;
         // Messages that come from here on are not meant: they have numbers from 0 and lie above.
         let forget = |topic: &&str| self.log_store.forget_topic(topic);
         let below: Vec<_> = topics.iter().map(forget).collect();
@@ -297,13 +308,25 @@ impl Store {
         let all = below.iter().max().copied().unwrap_or(PhysicalOffset(0));
         self.dispatcher
             .wait_for(all.min(self.log().dispatch_limit()), CATCH_UP);
-        let mut deleted = 0;
-        for (topic, below) in topics.iter().zip(below) {
-            deleted += self.queues.delete_topic(topic, below.get())?;
+        let below = below.iter().map(|offset| offset.get());
+        let topics: Vec<_> = topics.iter().copied().zip(below).collect();
+        self.queues.delete_topics(&topics)
+    }
+
+    /// Has it on disk that the topics are being deleted, before the first message can begin their numbers anew: if a power
+    /// cut takes that one and leaves the next, nothing in the log tells it from the old ones.
+    fn begin_deletion(&self, topics: &[&str]) -> Result<(), StoreError> {
+        self.log_store.flush()?;
+        let from = self.log().flushed_offset();
+        // So that a topic all of whose messages are on their way has queues.
+        self.dispatcher
+            .wait_for(from.min(self.log().dispatch_limit()), CATCH_UP);
+        if !self.queues.begin_deletion(topics, from.get()) {
+            return Ok(());
         }
-        // A start believes the list of deleted topics once the checkpoint says that queues were flushed after it was begun.
-        self.keeper.flush_all()?;
-        Ok(deleted)
+        // A start believes the list of queues if the checkpoint says that queues were flushed since it was begun.
+        let noted = self.keeper.flush_all();
+        noted.inspect_err(|_| self.queues.call_off_deletion(topics))
     }
 
     /// Deletes the queues of all topics but those `in_use` (and those a store needs itself). Gives the topics.

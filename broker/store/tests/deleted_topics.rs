@@ -3,9 +3,10 @@
 mod support;
 
 use std::path::Path;
+use std::sync::{Arc, Mutex};
 
 use minimq_store::io::{Disk, Operation, SimulatedDisk};
-use minimq_store::{QueueOffset, Store, StoreConfig};
+use minimq_store::{AppendResult, Appended, QueueOffset, Store, StoreConfig, StoreError};
 use support::store::{append, bodies, dispatched, open, simulated, until};
 use support::{message, small_config};
 
@@ -401,4 +402,218 @@ fn a_deletion_is_remembered_as_long_as_the_log_has_messages_from_before() {
         left.contains("kept\t0\t") && !left.contains("deleted"),
         "{left}"
     );
+}
+
+/// Nothing happens by itself.
+fn quiet_config() -> StoreConfig {
+    StoreConfig {
+        flush_interval_commit_log_ms: 3_600_000,
+        flush_interval_consume_queue_ms: 3_600_000,
+        delete_commit_log_files_interval_ms: 0,
+        mapped_file_size_consume_queue: 60,
+        ..small_config("/s")
+    }
+}
+
+/// What a power cut left that came while `work` was done, before the change that `changes` others came before. Before the
+/// one that `sent` others came before, messages were sent: two to `t`, the first of which is lost, and between them one to
+/// `kept`, whose queue was flushed. Gives the second one's number too; `None` if the work was done before.
+fn cut_while(
+    store: Store,
+    simulated: &SimulatedDisk,
+    (sent, changes): (u64, u64),
+    work: impl Fn(&Store) -> Result<(), StoreError>,
+) -> Option<(SimulatedDisk, QueueOffset)> {
+    let store = Arc::new(store);
+    let results = Arc::new(Mutex::new(Vec::<AppendResult>::new()));
+    let (to, kept) = (Arc::downgrade(&store), Arc::clone(&results));
+    simulated.before_change(sent, move || {
+        let store = to.upgrade().unwrap();
+        let new = [
+            message("t", 0, &[0; 2_000], ""),
+            message("kept", 0, b"kept", ""),
+            message("t", 0, b"second", ""),
+        ];
+        let mut outcomes = Vec::new();
+        assert!(matches!(store.append(&new, &mut outcomes), Appended::All));
+        kept.lock()
+            .unwrap()
+            .extend(outcomes.into_iter().map(Result::unwrap));
+    });
+    simulated.fail_power_before(changes);
+    let result = work(&store);
+    let failed = simulated.has_power_failed();
+    assert!(failed || result.is_ok(), "{result:?}");
+    simulated.fail_power_before(0);
+    until(|| Arc::strong_count(&store) == 1);
+    drop(store);
+    if !failed {
+        return None;
+    }
+    let left = simulated.cut(|| true);
+    let results = results.lock().unwrap();
+    let [first, between, second] = results.as_slice() else {
+        panic!("not sent");
+    };
+    let file = first.physical_offset.get() / 16_384 * 16_384;
+    let path = format!("/s/commitlog/{file:020}");
+    let mut log = left.content(Path::new(&path)).unwrap();
+    let from = (first.physical_offset.get() - file) as usize;
+    log[from..from + first.size as usize].fill(0);
+    left.put(Path::new(&path), log);
+    let address = between.queue_offset.get() * 20;
+    let path = format!("/s/consumequeue/kept/0/{:020}", address / 60 * 60);
+    let mut queue = left.content(Path::new(&path)).unwrap_or(vec![0; 60]);
+    let entry = &mut queue[(address % 60) as usize..][..20];
+    entry[..8].copy_from_slice(&between.physical_offset.get().to_be_bytes());
+    entry[8..12].copy_from_slice(&between.size.to_be_bytes());
+    left.put(Path::new(&path), queue);
+    Some((left, second.queue_offset))
+}
+
+/// Every power cut that can come while `work` is done to a store that `prepare` filled, with messages sent at every second
+/// moment before.
+fn every_cut(
+    prepare: impl Fn(&Store),
+    work: impl Fn(&Store) -> Result<(), StoreError>,
+    check: impl Fn(&Store, QueueOffset, (u64, u64)),
+) {
+    let config = quiet_config();
+    for sent in 0.. {
+        for changes in (sent + 1..).step_by(2) {
+            let (simulated, disk) = simulated();
+            let store = open(&config, &disk);
+            prepare(&store);
+            let Some((left, number)) = cut_while(store, &simulated, (sent, changes), &work) else {
+                if changes == sent + 1 {
+                    return;
+                }
+                break;
+            };
+            let disk: Arc<dyn Disk> = Arc::new(left);
+            check(&open(&config, &disk), number, (sent, changes));
+        }
+    }
+}
+
+#[test]
+fn a_power_cut_in_a_deletion_leaves_a_topic_whole_or_none_of_it_and_what_was_sent_meanwhile() {
+    let prepare = |store: &Store| {
+        for number in 0..10 {
+            append(store, message("t", number % 2, b"old", ""));
+            append(store, message("kept", 0, b"kept", ""));
+        }
+        dispatched(store);
+        store.flush_queues().unwrap();
+    };
+    let work = |store: &Store| store.delete_topic("t").map(drop);
+    every_cut(prepare, work, |store, number, when| {
+        let (mut first, second) = (bodies(store, "t", 0), bodies(store, "t", 1));
+        // With a number of the old ones it was sent before the deletion took hold, and may be deleted too.
+        if !first.is_empty() || number == QueueOffset(1) {
+            assert_eq!(first.pop().as_deref(), Some("second"), "{when:?}");
+        } else {
+            assert_eq!(number, QueueOffset(6), "{when:?}");
+        }
+        assert!(
+            matches!((first.len(), second.len()), (0, 0) | (5, 5)),
+            "{when:?}: {first:?} {second:?}"
+        );
+        assert_eq!(bodies(store, "kept", 0).len(), 11, "{when:?}");
+    });
+}
+
+#[test]
+fn a_power_cut_while_expired_queues_are_deleted_costs_none_of_what_was_sent_meanwhile() {
+    let prepare = |store: &Store| {
+        for _ in 0..10 {
+            append(store, message("t", 0, b"old", ""));
+        }
+        while store.log().file_list().len() < 3 {
+            append(store, message("kept", 0, &[b'k'; 3_000], ""));
+        }
+        dispatched(store);
+        store.log_store().flush().unwrap();
+        store.flush_queues().unwrap();
+        store.log().delete_oldest_file().unwrap().unwrap();
+        store.cleaner().round();
+    };
+    let work = |store: &Store| {
+        let deleted = store.clean_expired_queues()?;
+        assert_eq!(deleted, [("t".into(), 0)]);
+        Ok(())
+    };
+    every_cut(prepare, work, |store, _, when| {
+        assert_eq!(bodies(store, "t", 0), ["second"], "{when:?}");
+    });
+}
+
+#[test]
+fn a_power_cut_in_the_deletion_of_a_topic_of_damaged_messages_leaves_no_number_taken() {
+    let config = quiet_config();
+    let mut was_deleted = [false; 2];
+    for changes in 0.. {
+        let (simulated, disk) = simulated();
+        let store = open(&config, &disk);
+        let broken = append(&store, message("t", 0, &[7; 1_000], ""));
+        append(&store, message("kept", 0, b"kept", ""));
+        store.log_store().flush().unwrap();
+        drop(store);
+        let path = Path::new("/s/commitlog/00000000000000000000");
+        let mut bytes = simulated.content(path).unwrap();
+        bytes[broken.physical_offset.get() as usize + 200] = 0;
+        simulated.put(path, bytes);
+        let store = open(&config, &disk);
+        assert_eq!(store.log_store().next_queue_offset("t", 0), QueueOffset(1));
+        store.flush_queues().unwrap();
+        simulated.fail_power_before(changes);
+        let result = store.delete_topic("t");
+        let failed = simulated.has_power_failed();
+        drop(store);
+        let left = simulated.cut(|| true);
+        let disk: Arc<dyn Disk> = Arc::new(left.clone());
+        let deleted = catalogue(&left).contains("t\tdelet");
+        was_deleted[usize::from(deleted)] = true;
+        let next = open(&config, &disk).log_store().next_queue_offset("t", 0);
+        let expected = if deleted { 0 } else { 1 };
+        assert_eq!(next, QueueOffset(expected), "before change {changes}");
+        if !failed {
+            result.unwrap();
+            assert_eq!(was_deleted, [true, true]);
+            return;
+        }
+    }
+}
+
+#[test]
+fn a_topic_that_another_broker_deleted_does_not_come_back_from_the_last_files_after_its_clean_stop()
+{
+    let (simulated, disk) = simulated();
+    let config = small_config("/s");
+    let store = open(&config, &disk);
+    for _ in 0..5 {
+        append(&store, message("gone", 0, b"gone", ""));
+    }
+    append(&store, message("kept", 0, b"kept", ""));
+    dispatched(&store);
+    store.close().unwrap();
+    drop(store);
+    // It removes the folders of queues and leaves that of the topic, and knows nothing of our part of the checkpoint.
+    let topic = Path::new("/s/consumequeue/gone");
+    for path in simulated.paths().iter().filter(|p| p.starts_with(topic)) {
+        disk.remove_file(path).unwrap();
+    }
+    disk.remove_folder(&topic.join("0")).unwrap();
+    let path = Path::new("/s/checkpoint");
+    let mut checkpoint = simulated.content(path).unwrap();
+    checkpoint[7] ^= 1;
+    simulated.put(path, checkpoint);
+    for round in 0..2 {
+        let store = open(&config, &disk);
+        assert_eq!(store.reader().max_offset("gone", 0), QueueOffset(round));
+        assert_eq!(bodies(&store, "kept", 0), ["kept"]);
+        let new = append(&store, message("gone", 0, b"new", ""));
+        assert_eq!(new.queue_offset, QueueOffset(round));
+        store.close().unwrap();
+    }
 }

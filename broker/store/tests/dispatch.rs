@@ -2,17 +2,20 @@
 
 mod support;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use minimq_store::io::Operation;
+use minimq_protocol::hash::tags_code;
+use minimq_store::consume_queue::ExtUnit;
+use minimq_store::io::{Disk, Operation};
 use minimq_store::{
     AppendMessage, Appended, Blocking, DispatchListener, Dispatched, FlushDiskType, GetRequest,
-    GetResult, GetStatus, MessageFilter, NoFilter, PhysicalOffset, QueueOffset, Store,
+    GetResult, GetStatus, MessageFilter, NoFilter, PhysicalOffset, QueueOffset, Store, StoreConfig,
 };
 use parking_lot::Mutex;
-use support::store::{LONG, append, dispatched, open, simulated, until};
+use support::store::{LONG, append, dispatched, messages_of, open, simulated, until};
 use support::{message, small_config};
 
 fn get_with(
@@ -632,4 +635,55 @@ fn a_slave_dispatches_records_that_come_in_pieces_and_a_new_one_may_begin_in_the
                 .collect::<Vec<_>>()
         );
     }
+}
+
+/// Notes the tags codes of entries, those in extension units too.
+#[derive(Default)]
+struct TagsCodes(Vec<Option<i64>>);
+
+impl MessageFilter for TagsCodes {
+    fn matches_entry(&mut self, tags_code: Option<i64>, _unit: Option<&ExtUnit>) -> bool {
+        self.0.push(tags_code);
+        true
+    }
+}
+
+#[test]
+fn an_entry_that_a_start_made_again_counts_as_on_disk_only_once_it_was_flushed() {
+    let (simulated, disk) = simulated();
+    let config = StoreConfig {
+        enable_consume_queue_ext: true,
+        mapped_file_size_consume_queue_ext: 32_772,
+        flush_interval_commit_log_ms: 3_600_000,
+        flush_interval_consume_queue_ms: 3_600_000,
+        ..small_config("/s")
+    };
+    let fill = |store: &Store, files: usize| {
+        while store.log().file_list().len() < files {
+            append(store, message("kept", 0, &[b'k'; 2_000], ""));
+        }
+        dispatched(store);
+        store.log_store().flush().unwrap();
+    };
+    let store = open(&config, &disk);
+    fill(&store, 2);
+    for tag in ["TAGS\u{1}a", "TAGS\u{1}b"] {
+        append(&store, message("t", 0, b"m", tag));
+    }
+    fill(&store, 4);
+    store.flush_queues().unwrap();
+    drop(store);
+    // It looks at the last three files, and gives both messages new units.
+    let store = open(&config, &disk);
+    fill(&store, 7);
+    drop(store);
+    // The power cut keeps the entries, and takes the units.
+    let (left, synced) = (simulated.cut(|| true), simulated.cut(|| false));
+    let units = Path::new("/s/consumequeue_ext/t/0/00000000000000000000");
+    left.put(units, synced.content(units).unwrap());
+    let disk: Arc<dyn Disk> = Arc::new(left);
+    let store = open(&config, &disk);
+    let mut codes = TagsCodes::default();
+    assert_eq!(messages_of(&store, "t", 0, &mut codes).len(), 2);
+    assert_eq!(codes.0, ["a", "b"].map(|tag| Some(tags_code(Some(tag)))));
 }

@@ -274,3 +274,23 @@ fn used_bytes(disk: &SimulatedDisk) -> u64 {
         .map(|path| disk.content(path).map_or(0, |c| c.len() as u64))
         .sum()
 }
+
+#[test]
+fn queues_begin_where_the_log_does_though_a_power_cut_left_nothing_of_it() {
+    let disk = SimulatedDisk::new();
+    let config = config(std::path::Path::new("/s"));
+    let (store, _) = store_on(&config, Arc::new(disk.clone()));
+    store.flush_queues().unwrap();
+    store.log().delete_oldest_file().unwrap().unwrap();
+    drop(store);
+    for path in disk.paths() {
+        if path.starts_with("/s/commitlog") {
+            disk.put(&path, vec![0; 16 * 1024]);
+        }
+    }
+    let store = Store::open_on(&config, Arc::new(disk), StoreClock::System, |_| {}).unwrap();
+    assert_eq!(store.log().max_offset().get(), 16 * 1024);
+    let reader = store.reader();
+    let (min, max) = (reader.min_offset("t", 0), reader.max_offset("t", 0));
+    assert!(min == max && max > QueueOffset(0), "{min} {max}");
+}

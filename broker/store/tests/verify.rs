@@ -286,3 +286,60 @@ fn what_is_no_store_is_refused_and_an_empty_one_is_sound() {
         "nothing was made"
     );
 }
+
+#[test]
+fn a_deleted_topic_is_no_finding_and_what_a_deletion_left_of_it_is_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let root = folder.path();
+    let config = our_store(root);
+    let (queue, aside) = (root.join("consumequeue/two"), root.join("aside"));
+    std::fs::create_dir_all(aside.join("0")).unwrap();
+    for file in std::fs::read_dir(queue.join("0")).unwrap() {
+        let path = file.unwrap().path();
+        std::fs::copy(&path, aside.join("0").join(path.file_name().unwrap())).unwrap();
+    }
+    let store = Store::open(&config, |_| {}).unwrap();
+    store.delete_topic("two").unwrap();
+    let mut outcomes = Vec::new();
+    store.append_blocking(&[message("two", 1, b"new", "")], &mut outcomes);
+    assert!(store.dispatcher().wait_for(store.log().max_offset(), LONG));
+    store.close().unwrap();
+    drop(store);
+    let report = verify(root);
+    assert_eq!(report.findings.list, []);
+    assert_eq!((report.queues.matched, report.queues.superseded), (61, 60));
+    assert_eq!(report.index.matched, 240);
+
+    // As if a stop had come before the files went.
+    std::fs::rename(aside.join("0"), queue.join("0")).unwrap();
+    let left = Finding::DeletedTopic {
+        queue: ("two".into(), 0),
+        entries: 60,
+    };
+    assert_eq!(verify(root).findings.list, std::slice::from_ref(&left));
+    // Or before it was known where the new messages begin.
+    let list = root.join("queues");
+    let text = std::fs::read_to_string(&list).unwrap();
+    std::fs::write(&list, text.replace("deleted", "deleting")).unwrap();
+    assert_eq!(verify(root).findings.list, [left]);
+    let store = Store::open(&config, |_| {}).unwrap();
+    store.close().unwrap();
+    drop(store);
+    assert_eq!(verify(root).findings.list, []);
+
+    // The list counts for nothing after another broker was at work: then the queue was lost.
+    std::fs::remove_dir_all(&queue).unwrap();
+    let checkpoint = root.join("checkpoint");
+    let was = std::fs::read(&checkpoint).unwrap();
+    change(&checkpoint, 7, was[7] ^ 1);
+    let lost = |id, records| Finding::NoQueue {
+        queue: ("two".to_owned(), id),
+        records,
+    };
+    assert_eq!(verify(root).findings.list, [lost(0, 60), lost(1, 1)]);
+    // Unless it left an empty folder, and all had reached their queues.
+    std::fs::create_dir(&queue).unwrap();
+    let list = verify(root).findings.list;
+    let behind = [lost(0, 1), lost(1, 1)];
+    assert_eq!(list, behind, "these lie behind all that other queues have");
+}

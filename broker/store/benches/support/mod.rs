@@ -62,7 +62,7 @@ impl Derived for Counting {
     fn largest_end(&self) -> PhysicalOffset {
         PhysicalOffset(0)
     }
-    fn needed_from(&self, log_min: PhysicalOffset) -> PhysicalOffset {
+    fn needed_from(&mut self, log_min: PhysicalOffset) -> PhysicalOffset {
         log_min
     }
     fn rewind(&mut self, _from: PhysicalOffset) -> Result<(), StoreError> {

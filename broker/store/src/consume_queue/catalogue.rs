@@ -5,8 +5,10 @@
 //!   made again from the log, and its numbers go on even if the log has none of its messages any more.
 //! * Topic, `deleted`, offset. Messages of the topic that begin below that offset of the log are of one that was deleted;
 //!   a new one of this name may have some from there on. The line stays as long as the log has anything below.
+//! * Topic, `deleting`, offset. A deletion began when the log ended there: messages below are of the deleted topic, those
+//!   from there on of it or of a new one. It stands there before the numbers begin at 0, and `deleted` takes its place.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +19,8 @@ use crate::io::Disk;
 
 /// Second field of the line of a deleted topic.
 const DELETED: &str = "deleted";
+/// Of one whose deletion began.
+const DELETING: &str = "deleting";
 
 /// A queue whose files are gone.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,7 +32,7 @@ pub(super) struct Lost {
 }
 
 /// Topics that were deleted: their messages lie below this offset.
-pub(crate) type DeletedTopics = BTreeMap<Box<str>, i64>;
+pub(super) type DeletedTopics = BTreeMap<Box<str>, i64>;
 
 /// The file, and what it told.
 #[derive(Debug)]
@@ -38,7 +42,14 @@ pub(super) struct Catalogue {
     written: Option<String>,
     lost: Vec<Lost>,
     deleted: DeletedTopics,
+    /// Topics whose deletion began, and where the log ended then.
+    begun: DeletedTopics,
+    remade: RemadeTopics,
 }
+
+/// Deleted topics whose queues a start made none of, since nothing tells which are the deleted ones: those of messages
+/// that count are made again from the whole log.
+pub(super) type RemadeTopics = BTreeSet<Box<str>>;
 
 impl Catalogue {
     pub(super) fn new(root: &Path) -> Self {
@@ -47,6 +58,8 @@ impl Catalogue {
             written: None,
             lost: Vec::new(),
             deleted: DeletedTopics::new(),
+            begun: DeletedTopics::new(),
+            remade: RemadeTopics::new(),
         }
     }
 
@@ -64,22 +77,22 @@ impl Catalogue {
             .open(&self.path)
             .and_then(|file| read_all(&file))
             .map_err(|e| StoreError::io(&self.path, "read", e))?;
-        for line in String::from_utf8_lossy(&bytes).lines() {
+        self.take_in(&String::from_utf8_lossy(&bytes), has_entries);
+        Ok(true)
+    }
+
+    /// Takes what the file says: see [`Catalogue::read`].
+    pub(super) fn take_in(&mut self, text: &str, has_entries: impl Fn(&str, i32) -> bool) {
+        for line in text.lines() {
             match parse(line) {
                 Some((topic, Entry::Deleted { below })) => self.set_deleted(topic, below),
+                Some((topic, Entry::Deleting { from })) => self.begin_deletion(topic, from),
                 Some((topic, Entry::Queue { id, max })) if max > 0 && !has_entries(topic, id) => {
-                    tracing::warn!(
-                        topic,
-                        id,
-                        max,
-                        "files of a consume queue are gone: made again from the log"
-                    );
                     self.add_lost(topic, id, max);
                 }
                 _ => {}
             }
         }
-        Ok(true)
     }
 
     pub(super) fn lost(&self) -> &[Lost] {
@@ -92,8 +105,48 @@ impl Catalogue {
 
     /// A topic's messages that begin below an offset of the log, all of which are on disk, count for nothing.
     pub(super) fn set_deleted(&mut self, topic: &str, below: i64) {
+        self.begun.remove(topic);
         let known = self.deleted.entry(topic.into()).or_default();
         *known = below.max(*known);
+    }
+
+    /// A topic's messages below an offset of the log, all of which are on disk, are about to count for nothing, and its
+    /// numbers to begin at 0.
+    pub(super) fn begin_deletion(&mut self, topic: &str, from: i64) {
+        self.begun.insert(topic.into(), from);
+    }
+
+    /// A deletion that began does not take place.
+    pub(super) fn call_off_deletion(&mut self, topic: &str) {
+        self.begun.remove(topic);
+    }
+
+    pub(super) fn is_deletion_begun(&self, topic: &str) -> bool {
+        self.begun.contains_key(topic)
+    }
+
+    /// At a start: deletions that began take place, and the topics' queues are made again.
+    pub(super) fn end_begun_deletions(&mut self) {
+        for (topic, from) in std::mem::take(&mut self.begun) {
+            self.lost.retain(|lost| *lost.topic != *topic);
+            self.set_deleted(&topic, from);
+            self.remade.insert(topic);
+        }
+    }
+
+    /// At a start: whether a queue has to go, of a deleted topic or of one that is made again.
+    pub(super) fn goes(&mut self, queue: &ConsumeQueue, clean: bool) -> bool {
+        // It may be of the deleted topic or of the new one, and a stop may have kept it from being removed.
+        let only_damaged = !clean && queue.max_offset() > 0 && queue.physical_end() == 0;
+        if only_damaged && self.deleted.contains_key(queue.topic()) {
+            self.remade.insert(queue.topic().into());
+            return true;
+        }
+        self.remade.contains(queue.topic()) || self.is_deleted(queue)
+    }
+
+    pub(super) fn remade(&self) -> &RemadeTopics {
+        &self.remade
     }
 
     /// The log begins at `min` now: there is nothing below.
@@ -126,7 +179,7 @@ impl Catalogue {
     }
 
     pub(super) fn lacks_any(&self) -> bool {
-        !self.lost.is_empty()
+        !self.lost.is_empty() || !self.remade.is_empty()
     }
 
     pub(super) fn take_lost(&mut self) -> Vec<Lost> {
@@ -146,6 +199,8 @@ impl Catalogue {
             .collect();
         let deleted = self.deleted.iter();
         lines.extend(deleted.map(|(topic, below)| format!("{topic}\t{DELETED}\t{below}\n")));
+        let begun = self.begun.iter();
+        lines.extend(begun.map(|(topic, from)| format!("{topic}\t{DELETING}\t{from}\n")));
         lines.sort_unstable();
         let text = lines.concat();
         if self.written.as_ref() != Some(&text) {
@@ -161,6 +216,7 @@ impl Catalogue {
 enum Entry {
     Queue { id: i32, max: i64 },
     Deleted { below: i64 },
+    Deleting { from: i64 },
 }
 
 fn parse(line: &str) -> Option<(&str, Entry)> {
@@ -169,6 +225,7 @@ fn parse(line: &str) -> Option<(&str, Entry)> {
     let number = number.parse().ok()?;
     let entry = match what {
         DELETED => Entry::Deleted { below: number },
+        DELETING => Entry::Deleting { from: number },
         id => Entry::Queue {
             id: id.parse().ok()?,
             max: number,

@@ -10,6 +10,7 @@
 //! | [`ext`] | extension units |
 //! | [`table`] | all queues |
 //! | `catalogue` | which queues there were, to notice one whose files are gone |
+//! | `deletions` | which records count for nothing at a start, since their topic was deleted |
 //! | `segments`, `open_files` | equal files of one address space; the bounded set of descriptors |
 //!
 //! Not here: who writes entries and when (`dispatch`), which messages a reader gets (`read`), what is deleted when
@@ -22,6 +23,7 @@ use crate::error::StoreError;
 
 mod by_time;
 mod catalogue;
+mod deletions;
 pub mod entry;
 pub mod ext;
 mod open_files;
@@ -32,7 +34,7 @@ pub mod table;
 mod tests;
 mod trim;
 
-pub(crate) use catalogue::DeletedTopics;
+pub(crate) use deletions::{Deletions, QueueNames};
 pub use entry::QueueEntry;
 pub use ext::ExtUnit;
 pub use queue::{ConsumeQueue, Pushed};

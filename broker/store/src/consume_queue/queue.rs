@@ -45,6 +45,8 @@ pub enum Pushed {
     Added,
     /// The queue has this entry already.
     Present,
+    /// An older record has its number: it gets no entry.
+    NumberTaken,
     /// The entry's number cannot be right: the record is damaged.
     Refused,
     /// The queue was deleted while the caller held it; look it up again.
@@ -177,7 +179,7 @@ impl ConsumeQueue {
             self.begin_again(&mut writer)?;
         }
         if number < writer.next {
-            return Ok(Pushed::Present);
+            return Ok(Pushed::NumberTaken);
         }
         if writer.next - writer.written >= WRITE_AT {
             self.write_rest(&mut writer)?;
@@ -228,12 +230,13 @@ impl ConsumeQueue {
         }
     }
 
-    /// A newer record has the number 0: its topic was deleted and made again, and what is here belongs to the old one.
+    /// A newer record has a number that was given already: its topic was deleted and made again, and what is here belongs
+    /// to the old one.
     fn begin_again(&self, writer: &mut Writer) -> Result<(), StoreError> {
         tracing::info!(
             topic = self.topic(),
             queue = self.queue_id,
-            "numbers start at 0 again: old entries dropped"
+            "numbers start again: old entries dropped"
         );
         self.delete_files()?;
         self.set_end(writer, 0, 0);
@@ -243,6 +246,16 @@ impl ConsumeQueue {
             ..Writer::new()
         };
         Ok(())
+    }
+
+    /// Recovery: begins again without entries, if the last record ends at or below `below`. Gives whether it did.
+    pub(crate) fn begin_again_after(&self, below: i64) -> Result<bool, StoreError> {
+        let mut writer = self.writer.lock();
+        let begins = !writer.deleted && (1..=below).contains(&writer.physical_end);
+        if begins {
+            self.begin_again(&mut writer)?;
+        }
+        Ok(begins)
     }
 
     fn delete_files(&self) -> Result<(), StoreError> {

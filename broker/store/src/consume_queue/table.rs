@@ -11,10 +11,12 @@ use dashmap::DashMap;
 use parking_lot::Mutex;
 
 use super::QueueSettings;
-use super::catalogue::{Catalogue, DeletedTopics};
+use super::catalogue::Catalogue;
+use super::deletions::{Deletions, QueueNames};
 use super::open_files::OpenFiles;
 use super::queue::ConsumeQueue;
 use super::segments::Shared;
+use crate::checkpoint::CheckpointContent;
 use crate::config::StoreConfig;
 use crate::error::StoreError;
 use crate::io::Disk;
@@ -55,11 +57,11 @@ impl ConsumeQueues {
     }
 
     /// Takes in all queues on disk as they were left by a stop, `clean` or not. Entries of records below `trusted` are on
-    /// disk for sure.
+    /// disk for sure. Gives the topics that have a folder, but no queue in it.
     ///
     /// # Errors
     /// [`StoreError::FileSize`] when files of another size setting are found, or when the disk fails.
-    pub fn load(&self, clean: bool, trusted: i64) -> Result<(), StoreError> {
+    pub fn load(&self, clean: bool, trusted: i64) -> Result<Vec<String>, StoreError> {
         let disk = &*self.shared.disk;
         let folders = |path: &Path| -> Result<Vec<String>, StoreError> {
             let entries = disk
@@ -71,6 +73,7 @@ impl ConsumeQueues {
                 .map(|e| e.name)
                 .collect())
         };
+        let mut without_queues = Vec::new();
         for topic in folders(&self.settings.folder)? {
             let path = self.settings.folder.join(&topic);
             for name in folders(&path)? {
@@ -85,8 +88,11 @@ impl ConsumeQueues {
                     self.catalogue.lock().add_lost(&topic, queue_id, max);
                 }
             }
+            if !self.topics.contains_key(topic.as_str()) {
+                without_queues.push(topic);
+            }
         }
-        Ok(())
+        Ok(without_queues)
     }
 
     /// One queue, if there is one.
@@ -166,39 +172,45 @@ impl ConsumeQueues {
     }
 
     /// Compares with the catalogue that was written last, to find queues whose files are gone, and ends deletions that a
-    /// stop came into. Gives whether there is a catalogue.
+    /// stop, `clean` or not, came into. Gives whether there is a catalogue.
     ///
     /// # Errors
     /// When the disk fails.
-    pub fn read_catalogue(&self) -> Result<bool, StoreError> {
+    pub fn read_catalogue(&self, clean: bool) -> Result<bool, StoreError> {
         let mut catalogue = self.catalogue.lock();
         let has_entries = |topic: &str, id| self.get(topic, id).is_some_and(|q| q.max_offset() > 0);
         let found = catalogue.read(&*self.shared.disk, has_entries)?;
-        for queue in self.all().iter().filter(|q| catalogue.is_deleted(q)) {
-            self.delete(queue, i64::MAX)?;
-            self.leave_out_topic(queue.topic());
+        catalogue.end_begun_deletions();
+        for lost in catalogue.lost() {
+            tracing::warn!(
+                ?lost,
+                "files of a consume queue are gone: made again from the log"
+            );
+        }
+        for queue in self.all() {
+            if catalogue.goes(&queue, clean) {
+                self.delete(&queue, i64::MAX)?;
+                self.leave_out_topic(queue.topic());
+            }
         }
         Ok(found)
     }
 
-    /// Topics that were deleted, and below which offset of the log their messages are.
-    pub(crate) fn deleted_topics(&self) -> DeletedTopics {
-        self.catalogue.lock().deleted().clone()
+    /// What was read of deleted topics, by a checkpoint that vouches for it.
+    pub(crate) fn deletions(&self, checkpoint: &CheckpointContent) -> Deletions {
+        let mut known = QueueNames::new();
+        let mut add = |topic: &str, id| known.entry(topic.into()).or_default().insert(id);
+        for queue in self.all() {
+            add(queue.topic(), queue.queue_id());
+        }
+        let catalogue = self.catalogue.lock();
+        for lost in catalogue.lost() {
+            add(&lost.topic, lost.queue_id);
+        }
+        Deletions::listed(checkpoint, &catalogue, known)
     }
 
-    /// Calls `visit` with each queue, also with those whose files are gone.
-    pub(crate) fn visit_known(&self, visit: &mut dyn FnMut(&str, i32)) {
-        self.all()
-            .iter()
-            .for_each(|queue| visit(queue.topic(), queue.queue_id()));
-        self.catalogue
-            .lock()
-            .lost()
-            .iter()
-            .for_each(|lost| visit(&lost.topic, lost.queue_id));
-    }
-
-    /// Whether files of a queue are gone, so that the whole log has to be looked at for its records.
+    /// Whether files of a queue are gone, or were of no use, so that the whole log has to be looked at for its records.
     pub fn lacks_any(&self) -> bool {
         self.catalogue.lock().lacks_any()
     }
@@ -310,22 +322,67 @@ impl ConsumeQueues {
         }
     }
 
-    /// Deletes a topic's queues, but those that have records that end after `below`, an offset below which all of the log
-    /// is on disk. Returns how many there were. Once it returned no record from below it is in a queue again, not even
+    /// Topics that have queues are about to be deleted, and their numbers to begin at 0; all of the log below `from` is on
+    /// disk. Once the catalogue is on disk, no power cut can mix up old and new messages. Gives whether any has a queue.
+    pub(crate) fn begin_deletion(&self, topics: &[&str], from: i64) -> bool {
+        let mut catalogue = self.catalogue.lock();
+        let there = topics.iter().filter(|t| self.topics.contains_key(**t));
+        there
+            .map(|topic| catalogue.begin_deletion(topic, from))
+            .count()
+            > 0
+    }
+
+    /// Topics are not deleted after all.
+    pub(crate) fn call_off_deletion(&self, topics: &[&str]) {
+        let mut catalogue = self.catalogue.lock();
+        topics.iter().for_each(|t| catalogue.call_off_deletion(t));
+    }
+
+    /// Deletes the queues of topics, but those that have records that end after the topic's offset, below which all of the
+    /// log is on disk. Returns how many there were. Once it returned no record from below is in a queue again, not even
     /// after a power cut.
-    pub(crate) fn delete_topic(&self, topic: &str, below: i64) -> Result<usize, StoreError> {
-        let queues = self.of_topic(topic);
-        if queues.is_empty() {
-            return Ok(0);
+    pub(crate) fn delete_topics(&self, topics: &[(&str, i64)]) -> Result<usize, StoreError> {
+        let mut deleted = Vec::new();
+        {
+            let mut catalogue = self.catalogue.lock();
+            for (topic, below) in topics {
+                let queues = self.of_topic(topic);
+                if !queues.is_empty() || catalogue.is_deletion_begun(topic) {
+                    // Whether or not the files can be deleted, numbers begin at 0 there.
+                    catalogue.set_deleted(topic, *below);
+                    deleted.push((*topic, *below, queues));
+                }
+            }
+            if deleted.is_empty() {
+                return Ok(0);
+            }
+            // Before the first file goes: a topic is deleted as a whole.
+            catalogue.write(&*self.shared.disk, &self.all())?;
         }
-        // Whether or not the files can be deleted, numbers begin at 0 there.
-        self.catalogue.lock().set_deleted(topic, below);
-        for queue in &queues {
-            self.delete(queue, below)?;
+        for (topic, below, queues) in &deleted {
+            queues.iter().try_for_each(|q| self.delete(q, *below))?;
+            self.leave_out_topic(topic);
         }
         self.write_catalogue()?;
-        self.leave_out_topic(topic);
-        Ok(queues.len())
+        self.sync_folders()?;
+        Ok(deleted.iter().map(|(.., queues)| queues.len()).sum())
+    }
+
+    /// Makes it durable which topics have folders.
+    fn sync_folders(&self) -> Result<(), StoreError> {
+        let disk = &self.shared.disk;
+        for folder in self.folders().filter(|folder| disk.exists(folder)) {
+            disk.sync_folder(folder)
+                .map_err(|e| StoreError::io(folder, "flush", e))?;
+        }
+        Ok(())
+    }
+
+    /// The folders of queues and of their extensions.
+    fn folders(&self) -> impl Iterator<Item = &Path> {
+        let ext = self.settings.ext.as_ref().map(|e| e.folder.as_path());
+        std::iter::once(self.settings.folder.as_path()).chain(ext)
     }
 
     /// Takes a topic out of the table if it has no queue any more, and its folder from the disk.
@@ -334,11 +391,7 @@ impl ConsumeQueues {
         if left_out.is_none() {
             return;
         }
-        let folders = [
-            Some(&self.settings.folder),
-            self.settings.ext.as_ref().map(|e| &e.folder),
-        ];
-        for folder in folders.into_iter().flatten().map(|f| f.join(topic)) {
+        for folder in self.folders().map(|f| f.join(topic)) {
             // Something of somebody else may be left in it.
             if let Err(error) = self.shared.disk.remove_folder(&folder) {
                 tracing::warn!(folder = %folder.display(), %error, "folder of a deleted topic stays");

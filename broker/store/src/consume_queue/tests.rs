@@ -417,7 +417,7 @@ fn a_deleted_topic_is_gone_from_disk_and_its_old_handle_writes_no_more() {
     let queues = loaded(&small_config(folder.path()));
     fill(&queues, 0..3);
     let old = queues.get("t", 0).unwrap();
-    assert_eq!(queues.delete_topic("t", i64::MAX).unwrap(), 1);
+    assert_eq!(queues.delete_topics(&[("t", i64::MAX)]).unwrap(), 1);
     assert_eq!(
         old.push(&record("t", 0, 3, 300, 100), &[]).unwrap(),
         Pushed::Deleted

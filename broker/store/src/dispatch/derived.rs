@@ -2,14 +2,13 @@
 //!
 //! Not here: the scan (`recovery`), and the index, which finds by itself what it lacks once the store is open.
 
-use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use minimq_protocol::message::RecordRef;
 
 use super::dispatcher::{RecentQueues, enter};
 use crate::checkpoint::CheckpointContent;
-use crate::consume_queue::{ConsumeQueues, DeletedTopics};
+use crate::consume_queue::{ConsumeQueues, Deletions};
 use crate::dispatch_record::DispatchRecord;
 use crate::error::StoreError;
 use crate::index::Index;
@@ -22,22 +21,10 @@ pub struct DerivedData<'a> {
     queues: &'a ConsumeQueues,
     index: &'a Index,
     recent: RecentQueues,
-    dispatched: Option<Dispatched>,
-}
-
-/// What queues on disk say about records that had reached them.
-#[derive(Debug)]
-struct Dispatched {
-    /// All records below have their entries on disk.
-    to: i64,
-    /// All records below had reached their queues once.
-    entered: i64,
-    /// Whether the last stop was clean: then nothing below is to be entered again.
-    clean: bool,
-    /// All queues. Records of others are of a topic that a 4.9.8 broker deleted, once.
-    known: HashMap<Box<str>, HashSet<i32>>,
-    /// Topics that were deleted, and below which offset that counts.
-    deleted: DeletedTopics,
+    deletions: Deletions,
+    /// After a clean stop: all records below have their entries, nothing there is to be entered again.
+    complete_below: i64,
+    log_min: i64,
 }
 
 impl<'a> DerivedData<'a> {
@@ -47,34 +34,30 @@ impl<'a> DerivedData<'a> {
             queues,
             index,
             recent: RecentQueues::default(),
-            dispatched: None,
+            deletions: Deletions::default(),
+            complete_below: 0,
+            log_min: 0,
         }
     }
 }
 
 impl Derived for DerivedData<'_> {
     fn load(&mut self, clean: bool, checkpoint: &CheckpointContent) -> Result<(), StoreError> {
-        let trusted = match (checkpoint.flushed_offset, checkpoint.dispatched_offset) {
-            (Some(flushed), Some(dispatched)) if !clean => flushed.min(dispatched),
-            _ => i64::MAX,
-        };
-        self.queues.load(clean, trusted)?;
         // A 4.9.8 broker that was at work since may have deleted queues for good.
-        if let (Some(flushed), Some(dispatched)) =
-            (checkpoint.flushed_offset, checkpoint.dispatched_offset)
-            && self.queues.read_catalogue()?
-        {
-            let mut known: HashMap<Box<str>, HashSet<i32>> = HashMap::new();
-            self.queues.visit_known(&mut |topic, queue_id| {
-                known.entry(topic.into()).or_default().insert(queue_id);
-            });
-            self.dispatched = Some(Dispatched {
-                to: flushed.min(dispatched),
-                entered: flushed.min(checkpoint.entered_offset.unwrap_or(dispatched)),
-                clean,
-                known,
-                deleted: self.queues.deleted_topics(),
-            });
+        let ours = checkpoint.flushed_offset.zip(checkpoint.dispatched_offset);
+        let dispatched = ours.map(|(flushed, dispatched)| flushed.min(dispatched));
+        let trusted = dispatched.filter(|_| !clean).unwrap_or(i64::MAX);
+        let without_queues = self.queues.load(clean, trusted)?;
+        match dispatched {
+            Some(dispatched) if self.queues.read_catalogue(clean)? => {
+                self.deletions = self.queues.deletions(checkpoint);
+                self.complete_below = if clean { dispatched } else { 0 };
+            }
+            None if clean => {
+                let entered = self.queues.largest_physical_end();
+                self.deletions = Deletions::by_empty_folders(without_queues, entered);
+            }
+            _ => {}
         }
         self.index.load(clean, checkpoint.index_timestamp)
     }
@@ -83,14 +66,14 @@ impl Derived for DerivedData<'_> {
         PhysicalOffset(self.queues.largest_physical_end())
     }
 
-    fn needed_from(&self, log_min: PhysicalOffset) -> PhysicalOffset {
+    fn needed_from(&mut self, log_min: PhysicalOffset) -> PhysicalOffset {
+        self.log_min = log_min.get();
         if self.queues.lacks_any() {
             return log_min;
         }
         // The last records may have been of a topic that was deleted.
-        let clean = self.dispatched.as_ref().filter(|d| d.clean);
-        let dispatched = clean.map_or(0, |dispatched| dispatched.to);
-        self.largest_end().max(PhysicalOffset(dispatched))
+        let complete = PhysicalOffset(self.complete_below);
+        self.largest_end().max(complete)
     }
 
     fn rewind(&mut self, from: PhysicalOffset) -> Result<(), StoreError> {
@@ -102,23 +85,21 @@ impl Derived for DerivedData<'_> {
     }
 
     fn is_deleted(&self, record: &RecordRef<'_>) -> bool {
-        let at = record.physical_offset();
-        self.dispatched.as_ref().is_some_and(|dispatched| {
-            let (deleted, known) = (&dispatched.deleted, &dispatched.known);
-            let is_known = || {
-                let queues = known.get(record.topic());
-                queues.is_some_and(|queues| queues.contains(&record.queue_id()))
-            };
-            deleted.get(record.topic()).is_some_and(|below| at < *below)
-                || (at + record.size() as i64 <= dispatched.entered && !is_known())
-        })
+        self.deletions.is_deleted(record)
     }
 
     fn accept(&mut self, record: &DispatchRecord<'_>) -> Result<(), StoreError> {
         if !record.is_consumable() {
             return Ok(());
         }
-        enter(self.queues, &mut self.recent, record, &[])
+        let (deletions, log_min) = (&self.deletions, self.log_min);
+        // Nothing is lost of a queue that has no message of the log; and one that is made again of a topic that was being
+        // deleted may have begun with messages from before.
+        let anew_below = |topic: &str| match deletions.is_remade(topic) {
+            true => i64::MAX,
+            false => log_min,
+        };
+        enter(self.queues, &mut self.recent, record, &[], anew_below)
     }
 
     fn truncate(&mut self, end: PhysicalOffset) -> Result<(), StoreError> {

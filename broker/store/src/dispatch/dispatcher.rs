@@ -306,7 +306,7 @@ impl Dispatcher {
             if let Some(filter_bits) = &filter_bits {
                 filter_bits.bits_of(record, bits);
             }
-            enter(&self.queues, recent, record, bits)
+            enter(&self.queues, recent, record, bits, |_| 0)
         });
         if let Ok(Batch::Until(to) | Batch::Stuck { at: to, .. }) = batch {
             self.advance(from, to, timestamp, messages);
@@ -371,17 +371,24 @@ struct Pass {
     bits: Vec<u8>,
 }
 
-/// Adds a record's entry to its queue.
+/// Adds a record's entry to its queue. One that gave the record's number to an older one begins again with it, if its last
+/// record ends no later than `anew_below` says for the topic.
 pub(super) fn enter(
     queues: &ConsumeQueues,
     recent: &mut RecentQueues,
     record: &DispatchRecord<'_>,
     bits: &[u8],
+    anew_below: impl Fn(&str) -> i64,
 ) -> Result<(), StoreError> {
     loop {
         let queue = recent.find(queues, record.topic, record.queue_id);
         match queue.push(record, bits)? {
             Pushed::Added | Pushed::Present => {}
+            Pushed::NumberTaken => {
+                if queue.begin_again_after(anew_below(record.topic))? {
+                    continue;
+                }
+            }
             Pushed::Refused => tracing::error!(
                 topic = record.topic,
                 queue = record.queue_id,

@@ -4,8 +4,9 @@
 //! Names behave as on a journalling file system: making, renaming and removing files happens in order, a cut keeps any
 //! beginning of what was not yet made durable by [`Disk::sync_folder`]. A file's length becomes durable with its data.
 //!
-//! It can also be full, fail, or hang: see [`SimulatedDisk::fail`], [`SimulatedDisk::set_capacity`],
-//! [`SimulatedDisk::hold_syncs`]. For tests; a broker never uses it.
+//! It can also be full, fail, hang, or lose its power in the middle of what is going on: see [`SimulatedDisk::fail`],
+//! [`SimulatedDisk::set_capacity`], [`SimulatedDisk::hold_syncs`], [`SimulatedDisk::fail_power_before`]. For tests; a broker
+//! never uses it.
 
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,6 +23,9 @@ use crate::region::{HeapBytes, Region, map_heap};
 
 /// Bytes that are written or lost as one.
 const SECTOR: usize = 512;
+
+/// What everything answers that would change a disk without power: EIO.
+const NO_POWER: i32 = 5;
 
 /// What can be made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,7 +111,15 @@ struct FaultRules {
     capacity: Option<u64>,
     used: u64,
     refused: u64,
+    /// Changes that were begun.
+    changes: u64,
+    /// From this change on there is no power.
+    powerless_from: Option<u64>,
+    /// What is to be done before which change.
+    before: Vec<(u64, Act)>,
 }
+
+type Act = Box<dyn FnOnce() + Send>;
 
 impl Default for SimulatedDisk {
     fn default() -> Self {
@@ -143,9 +155,39 @@ impl SimulatedDisk {
             .push((operation, path_part.into(), errno));
     }
 
-    /// Nothing fails any more.
+    /// Nothing fails any more, nor is anything done before a change.
     pub fn heal(&self) {
-        self.faults.rules.lock().failing.clear();
+        let mut rules = self.faults.rules.lock();
+        rules.failing.clear();
+        rules.powerless_from = None;
+        let acts = std::mem::take(&mut rules.before);
+        drop(rules);
+        drop(acts);
+    }
+
+    /// The power fails before the change that `count` others come before, from now on: every operation that makes, writes,
+    /// syncs, renames or removes something is one. It and all later ones change nothing and fail with EIO.
+    /// [`SimulatedDisk::cut`] gives what is left.
+    pub fn fail_power_before(&self, count: u64) {
+        let mut rules = self.faults.rules.lock();
+        rules.powerless_from = Some(rules.changes + count);
+    }
+
+    /// Whether a change came after the power had failed.
+    #[must_use]
+    pub fn has_power_failed(&self) -> bool {
+        let rules = self.faults.rules.lock();
+        rules
+            .powerless_from
+            .is_some_and(|from| from < rules.changes)
+    }
+
+    /// Does `act` before the change that `count` others come before, on the thread that makes it, with whatever locks that
+    /// holds.
+    pub fn before_change(&self, count: u64, act: impl FnOnce() + Send + 'static) {
+        let mut rules = self.faults.rules.lock();
+        let change = rules.changes + count;
+        rules.before.push((change, Box::new(act)));
     }
 
     /// Bytes that may be allocated in all; a full disk answers ENOSPC.
@@ -309,6 +351,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn create_folder(&self, folder: &Path) -> io::Result<()> {
+        self.faults.change()?;
         let mut state = self.state.lock();
         let missing: Vec<_> = folder
             .ancestors()
@@ -331,6 +374,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn remove_folder(&self, folder: &Path) -> io::Result<()> {
+        self.faults.change()?;
         let mut state = self.state.lock();
         let used = state
             .live
@@ -348,6 +392,7 @@ impl Disk for SimulatedDisk {
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        self.faults.change()?;
         let mut state = self.state.lock();
         if !state.live.files.contains_key(from) {
             return Err(io::ErrorKind::NotFound.into());
@@ -409,7 +454,27 @@ impl Drop for SimulatedLock {
 }
 
 impl Faults {
+    /// A change begins.
+    fn change(&self) -> io::Result<()> {
+        let mut rules = self.rules.lock();
+        let change = rules.changes;
+        rules.changes += 1;
+        let acts: Vec<_> = rules
+            .before
+            .extract_if(.., |(at, _)| *at <= change)
+            .collect();
+        drop(rules);
+        acts.into_iter().for_each(|(_, act)| act());
+        match self.rules.lock().powerless_from {
+            Some(from) if from <= change => Err(io::Error::from_raw_os_error(NO_POWER)),
+            _ => Ok(()),
+        }
+    }
+
     fn check(&self, operation: Operation, path: &Path) -> io::Result<()> {
+        if operation != Operation::Read {
+            self.change()?;
+        }
         let rules = self.rules.lock();
         let path = path.to_string_lossy();
         match rules
@@ -683,6 +748,34 @@ mod tests {
         let left = content(&disk.cut(|| false)).unwrap();
         assert_eq!(left[..600], [5; 600]);
         assert_eq!(left[600..], [0; 424]);
+    }
+
+    #[test]
+    fn the_power_fails_before_a_change_and_nothing_changes_after() {
+        let (disk, file) = disk_with_synced_file(&[1; 1024]);
+        let told = Arc::new(Mutex::new(0));
+        let teller = Arc::clone(&told);
+        disk.before_change(1, move || *teller.lock() += 1);
+        disk.fail_power_before(2);
+        file.write_all_at(&[2; 512], 0).unwrap();
+        assert_eq!((*told.lock(), disk.has_power_failed()), (0, false));
+        file.sync_data().unwrap();
+        assert_eq!((*told.lock(), disk.has_power_failed()), (1, false));
+        let failed = [
+            file.write_all_at(&[3; 512], 512),
+            file.sync_data(),
+            disk.remove_file(Path::new("/s/f")),
+            disk.rename(Path::new("/s/f"), Path::new("/s/g")),
+            disk.create_folder(Path::new("/t")),
+            disk.remove_folder(Path::new("/t")),
+            disk.create(Path::new("/s/g")).map(drop),
+        ];
+        assert!(failed.iter().all(Result::is_err) && disk.has_power_failed());
+        let left = disk.cut(|| true);
+        assert_eq!(left.paths(), [PathBuf::from("/s/f")]);
+        assert_eq!(content(&left), Some([[2; 512], [1; 512]].concat()));
+        left.create(Path::new("/s/g")).unwrap();
+        assert_eq!(*told.lock(), 1);
     }
 
     #[test]

@@ -133,7 +133,7 @@ pub trait Derived {
 
     /// From where on records must be given to [`Derived::accept`] again, because queues or index lack them. Everything
     /// from the log's beginning if there are no queues at all.
-    fn needed_from(&self, log_min: PhysicalOffset) -> PhysicalOffset;
+    fn needed_from(&mut self, log_min: PhysicalOffset) -> PhysicalOffset;
 
     /// Records from `from` on are about to be given again, in order: entries that point there count only once their
     /// records are accepted again, but stay known to [`Derived::record_starts`].

@@ -50,6 +50,8 @@ pub(crate) struct Scan<'a> {
     pub(crate) delay_levels: &'a DelayLevels,
     /// What earlier scans found damaged.
     pub(crate) known_damage: Vec<DamagedRange>,
+    /// Called before entries of records from an offset on are made again.
+    pub(crate) before_rewind: &'a dyn Fn(i64) -> Result<(), StoreError>,
 }
 
 /// Damage, until a whole record follows.
@@ -144,6 +146,7 @@ impl Scan<'_> {
         } else {
             start.min(needed)
         };
+        (self.before_rewind)(dispatch_from)?;
         derived.rewind(PhysicalOffset(dispatch_from))?;
         let mut known = QueueOffsets::default();
         derived.next_offsets(&mut |topic, queue_id, next| known.raise(topic, queue_id, next.get()));

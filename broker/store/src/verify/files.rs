@@ -52,6 +52,18 @@ pub(super) struct Layout {
 }
 
 impl Layout {
+    /// Topics that have a folder, but no queue in it.
+    pub(super) fn topics_without_queues(&self, root: &Path) -> Vec<String> {
+        let folders = fs::read_dir(root.join("consumequeue"))
+            .into_iter()
+            .flatten();
+        let topics = folders.flatten().filter(|entry| entry.path().is_dir());
+        topics
+            .map(|entry| entry.file_name().to_string_lossy().into_owned())
+            .filter(|topic| !self.queues.keys().any(|(other, _)| other == topic))
+            .collect()
+    }
+
     pub(super) fn of(root: &Path, options: &ReaderOptions) -> Result<Self, StoreError> {
         let folders = match options.commit_log_folders.as_slice() {
             [] => vec![root.join("commitlog")],

@@ -32,6 +32,7 @@ pub use self::report::{Finding, Findings, VerifyReport};
 use crate::checkpoint::CheckpointContent;
 use crate::commit_log::file::LogFile;
 use crate::config::StoreConfig;
+use crate::consume_queue::{Deletions, QueueNames};
 use crate::damage::DamageList;
 use crate::delay_level::DelayLevels;
 use crate::dispatch_record::DispatchRecord;
@@ -159,6 +160,8 @@ impl StoreReader {
         let mut queues = QueueCheck::new(&self.layout, self.log_min())?;
         let mut walk = Walk {
             visit: Some(&mut visit),
+            deletions: Deletions::default(),
+            delay_levels: &self.delay_levels,
             queues: &mut queues,
             index: None,
             findings: Findings::new(0),
@@ -183,6 +186,8 @@ impl StoreReader {
         let mut index = IndexCheck::new(&self.layout, log_min, self.clean)?;
         let mut walk = Walk {
             visit: None,
+            deletions: self.deletions(&queues),
+            delay_levels: &self.delay_levels,
             queues: &mut queues,
             index: Some(&mut index),
             findings: Findings::new(self.most_findings),
@@ -217,6 +222,30 @@ impl StoreReader {
         })
     }
 
+    /// What a start would find to be deleted.
+    fn deletions(&self, queues: &QueueCheck) -> Deletions {
+        let (flushed, dispatched) = (
+            self.checkpoint.flushed_offset,
+            self.checkpoint.dispatched_offset,
+        );
+        let list = std::fs::read(self.root.join("queues"));
+        match (flushed.and(dispatched), list) {
+            (Some(_), Ok(list)) => {
+                let mut on_disk = QueueNames::new();
+                for (topic, queue_id) in self.layout.queues.keys() {
+                    let ids = on_disk.entry(topic.as_str().into()).or_default();
+                    ids.insert(*queue_id);
+                }
+                Deletions::read(&String::from_utf8_lossy(&list), &self.checkpoint, on_disk)
+            }
+            (None, _) if self.clean => {
+                let empty = self.layout.topics_without_queues(&self.root);
+                Deletions::by_empty_folders(empty, queues.largest_end())
+            }
+            _ => Deletions::default(),
+        }
+    }
+
     fn log_min(&self) -> i64 {
         self.layout.log.first().map_or(0, |file| file.base)
     }
@@ -240,6 +269,7 @@ impl StoreReader {
                 }
                 None => Vec::new(),
             },
+            before_rewind: &|_| Ok(()),
         };
         Ok(scan.run(walk, progress)?.report)
     }
@@ -248,10 +278,21 @@ impl StoreReader {
 /// Compares queues and index with each record as it comes.
 struct Walk<'a> {
     visit: Option<&'a mut Visit<'a>>,
+    deletions: Deletions,
+    delay_levels: &'a DelayLevels,
     queues: &'a mut QueueCheck,
     index: Option<&'a mut IndexCheck>,
     findings: Findings,
     stopped: bool,
+}
+
+impl Walk<'_> {
+    fn index(&mut self, record: &DispatchRecord<'_>) -> Result<(), StoreError> {
+        match &mut self.index {
+            Some(index) => index.record(record, &mut self.findings),
+            None => Ok(()),
+        }
+    }
 }
 
 impl Derived for Walk<'_> {
@@ -259,7 +300,7 @@ impl Derived for Walk<'_> {
         PhysicalOffset(self.queues.largest_end())
     }
 
-    fn needed_from(&self, log_min: PhysicalOffset) -> PhysicalOffset {
+    fn needed_from(&mut self, log_min: PhysicalOffset) -> PhysicalOffset {
         log_min
     }
 
@@ -273,6 +314,12 @@ impl Derived for Walk<'_> {
 
     fn see(&mut self, record: &RecordRef<'_>) -> Result<(), StoreError> {
         let Some(visit) = &mut self.visit else {
+            // No queue has it, but the index keeps its keys.
+            if self.deletions.is_deleted(record) {
+                let record = DispatchRecord::of(record, self.delay_levels);
+                self.queues.deleted(&record)?;
+                self.index(&record)?;
+            }
             return Ok(());
         };
         if visit(record).is_break() {
@@ -286,6 +333,10 @@ impl Derived for Walk<'_> {
         Ok(())
     }
 
+    fn is_deleted(&self, record: &RecordRef<'_>) -> bool {
+        self.deletions.is_deleted(record)
+    }
+
     fn accept(&mut self, record: &DispatchRecord<'_>) -> Result<(), StoreError> {
         if self.visit.is_some() {
             return Ok(());
@@ -293,10 +344,7 @@ impl Derived for Walk<'_> {
         if record.is_consumable() {
             self.queues.record(record, &mut self.findings)?;
         }
-        match &mut self.index {
-            Some(index) => index.record(record, &mut self.findings),
-            None => Ok(()),
-        }
+        self.index(record)
     }
 
     fn truncate(&mut self, _end: PhysicalOffset) -> Result<(), StoreError> {

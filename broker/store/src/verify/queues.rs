@@ -1,7 +1,7 @@
 //! Consume queues beside the records of the log. Both are walked in the order of the log, so what is kept in memory is a
 //! place in each queue and a block of its entries.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::ops::Range;
 use std::path::PathBuf;
 
@@ -25,6 +25,8 @@ pub(super) struct QueueCheck {
     queues: HashMap<String, HashMap<i32, Queue>>,
     /// Messages of queues that have no files.
     strangers: HashMap<(String, i32), u64>,
+    /// Entries of messages of deleted topics.
+    left: BTreeMap<(String, i32), u64>,
     log_min: i64,
     counts: QueueCounts,
 }
@@ -85,6 +87,7 @@ impl QueueCheck {
         Ok(Self {
             queues,
             strangers: HashMap::new(),
+            left: BTreeMap::new(),
             log_min,
             counts,
         })
@@ -100,14 +103,7 @@ impl QueueCheck {
 
     /// Where the last entry's record ends, over all queues.
     pub(super) fn largest_end(&self) -> i64 {
-        self.all()
-            .filter_map(|queue| {
-                let from = (queue.end - BLOCK).max(queue.first);
-                let entries = queue.read(from, queue.end).ok()?;
-                entries.iter().rev().find_map(QueueEntry::physical_end)
-            })
-            .max()
-            .unwrap_or(0)
+        self.all().filter_map(Queue::last_end).max().unwrap_or(0)
     }
 
     /// Where records begin in a range of the log, ascending.
@@ -219,6 +215,23 @@ impl QueueCheck {
         Ok(())
     }
 
+    /// Looks whether a queue still has the entry of a record whose topic was deleted.
+    pub(super) fn deleted(&mut self, record: &DispatchRecord<'_>) -> Result<(), StoreError> {
+        let (number, at) = (record.queue_offset.get(), record.physical_offset.get());
+        self.counts.superseded += u64::from(record.is_consumable());
+        let queues = self.queues.get_mut(record.topic);
+        let Some(queue) = queues.and_then(|queues| queues.get_mut(&record.queue_id)) else {
+            return Ok(());
+        };
+        let entry = queue.entry(number)?.filter(is_message);
+        if entry.is_some_and(|entry| entry.physical_offset == at) {
+            queue.next = queue.next.max(number + 1);
+            let name = (record.topic.to_owned(), record.queue_id);
+            *self.left.entry(name).or_default() += 1;
+        }
+        Ok(())
+    }
+
     /// After the last record: what is left in queues, and queues that are missing.
     pub(super) fn finish(&mut self, findings: &mut Findings) -> Result<(), StoreError> {
         for (topic, queues) in &mut self.queues {
@@ -252,6 +265,9 @@ impl QueueCheck {
                     });
                 }
             }
+        }
+        for (queue, entries) in std::mem::take(&mut self.left) {
+            findings.add(Finding::DeletedTopic { queue, entries });
         }
         let mut strangers: Vec<_> = self.strangers.drain().collect();
         strangers.sort();
@@ -298,6 +314,22 @@ impl Queue {
         let len = usize::try_from(end - address).unwrap_or(0);
         let bytes = read_at(path, (address - start) as u64, len)?;
         Ok(entries(&bytes).collect())
+    }
+
+    /// Where the last message's record ends.
+    fn last_end(&self) -> Option<i64> {
+        let per_file = self.file_len / ENTRY_LEN as i64;
+        let mut to = self.end;
+        while to > self.first {
+            let in_file = (to - 1) - (to - 1) % per_file;
+            let from = (to - BLOCK).max(in_file);
+            let block = self.read(from, to).ok()?;
+            if let Some(end) = block.iter().rev().find_map(QueueEntry::physical_end) {
+                return Some(end);
+            }
+            to = from;
+        }
+        None
     }
 
     /// The entry of a number, if it is written.

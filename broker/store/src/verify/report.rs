@@ -71,6 +71,13 @@ pub enum Finding {
         /// What it says.
         entry: QueueEntry,
     },
+    /// A queue has entries of messages that count for nothing, since its topic was deleted: a start removes them.
+    DeletedTopic {
+        /// Topic and queue.
+        queue: (String, i32),
+        /// How many.
+        entries: u64,
+    },
     /// An index file contradicts itself.
     IndexFile {
         /// The file.
@@ -171,6 +178,13 @@ impl fmt::Display for Finding {
                 "queue: {topic}/{id} entry {number} points to {}, where the log has no such message",
                 entry.physical_offset
             ),
+            Self::DeletedTopic {
+                queue: (topic, id),
+                entries,
+            } => write!(
+                out,
+                "queue: {topic}/{id} has {entries} entries of a topic that was deleted"
+            ),
             Self::IndexFile { path, reason } => {
                 write!(out, "index: {}: {reason}", path.display())
             }
@@ -221,7 +235,7 @@ pub struct QueueCounts {
     pub matched: u64,
     /// Messages behind the end of their queue: a start enters them.
     pub behind: u64,
-    /// Messages whose number a newer one has: their topic was deleted and made again.
+    /// Messages of topics that were deleted, and such whose number a newer one has.
     pub superseded: u64,
 }
 

@@ -44,7 +44,7 @@ impl Derived for NotedQueues {
             .map_or(PhysicalOffset(0), |place| place.at.plus(place.size.into()))
     }
 
-    fn needed_from(&self, log_min: PhysicalOffset) -> PhysicalOffset {
+    fn needed_from(&mut self, log_min: PhysicalOffset) -> PhysicalOffset {
         log_min
     }
 

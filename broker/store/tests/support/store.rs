@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use minimq_protocol::message::MessageView;
 use minimq_store::io::{Disk, SimulatedDisk};
 use minimq_store::{
-    AppendMessage, AppendResult, Blocking, GetRequest, NoFilter, QueueOffset, Store, StoreClock,
-    StoreConfig,
+    AppendMessage, AppendResult, Blocking, GetRequest, MessageFilter, NoFilter, QueueOffset, Store,
+    StoreClock, StoreConfig,
 };
 
 /// Longer than anything a test waits for takes.
@@ -43,6 +43,16 @@ pub fn until(mut condition: impl FnMut() -> bool) {
 
 /// All messages that a consumer of a queue gets.
 pub fn messages(store: &Store, topic: &str, queue_id: i32) -> Vec<MessageView> {
+    messages_of(store, topic, queue_id, &mut NoFilter)
+}
+
+/// Those that pass a filter.
+pub fn messages_of(
+    store: &Store,
+    topic: &str,
+    queue_id: i32,
+    filter: &mut dyn MessageFilter,
+) -> Vec<MessageView> {
     let mut messages = Vec::new();
     let reader = store.reader();
     let mut offset = reader.min_offset(topic, queue_id);
@@ -56,7 +66,7 @@ pub fn messages(store: &Store, topic: &str, queue_id: i32) -> Vec<MessageView> {
         };
         let mut records = Vec::new();
         let result = reader
-            .get(&request, &mut NoFilter, Blocking::Allowed, &mut records)
+            .get(&request, filter, Blocking::Allowed, &mut records)
             .unwrap();
         messages.extend(records.into_iter().map(|r| MessageView::parse(r).unwrap()));
         assert!(result.next_begin_offset > offset, "{result:?}");
