@@ -28,6 +28,7 @@ use crate::config::{FlushDiskType, StoreConfig};
 use crate::counters::add;
 use crate::error::{Refusal, StoreError};
 use crate::gate::Gate;
+use crate::io;
 use crate::region::{Populate, Region, RegionWriter};
 use crate::signal::Signal;
 
@@ -425,10 +426,8 @@ impl Ahead {
 }
 
 fn write_zeros(file: &LogFile, from: i64, to: i64) -> Result<(), Refusal> {
-    let zeros = vec![0; usize::try_from(to - from).unwrap_or(0)];
-    file.file
-        .write_all_at(&zeros, file.within(from))
-        .map_err(|error| not_ready(file, &error))
+    let (from, len) = (file.within(from), u64::try_from(to - from).unwrap_or(0));
+    io::write_zeros(&*file.file, from, len).map_err(|error| not_ready(file, &error))
 }
 
 fn not_ready(file: &LogFile, error: &std::io::Error) -> Refusal {

@@ -20,6 +20,23 @@ pub use simulated::{Operation, SimulatedDisk};
 
 use crate::region::Region;
 
+/// Writes zeros to a range, in pieces that stay in the processor's caches.
+///
+/// # Errors
+/// The system's.
+pub(crate) fn write_zeros(file: &dyn DiskFile, offset: u64, len: u64) -> io::Result<()> {
+    static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+    let end = offset.saturating_add(len);
+    let mut at = offset;
+    while at < end {
+        let left = usize::try_from(end - at).unwrap_or(usize::MAX);
+        let piece = ZEROS.get(..left).unwrap_or(&ZEROS);
+        file.write_all_at(piece, at)?;
+        at += piece.len() as u64;
+    }
+    Ok(())
+}
+
 /// One entry of a folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FolderEntry {

@@ -14,7 +14,7 @@ use rustix::fs::{FallocateFlags, FlockOperation};
 use rustix::io::{Errno, ReadWriteFlags};
 use rustix::process::{Flock, FlockType};
 
-use super::{Disk, DiskFile, FolderEntry, Space};
+use super::{Disk, DiskFile, FolderEntry, Space, write_zeros};
 use crate::region::{Region, map_file};
 
 /// The file systems of this machine.
@@ -196,7 +196,7 @@ impl DiskFile for RealFile {
                 let end = offset.saturating_add(len);
                 let from = self.len()?.max(offset);
                 if from < end {
-                    self.write_zeros(from, end - from)
+                    write_zeros(self, from, end - from)
                 } else {
                     Ok(())
                 }
@@ -215,7 +215,7 @@ impl DiskFile for RealFile {
             offset,
             len,
         ) {
-            Err(Errno::OPNOTSUPP | Errno::NOSYS) => self.write_zeros(offset, len),
+            Err(Errno::OPNOTSUPP | Errno::NOSYS) => write_zeros(self, offset, len),
             result => Ok(result?),
         }
     }
@@ -264,20 +264,5 @@ impl DiskFile for RealFile {
         let len = usize::try_from(self.len()?)
             .map_err(|_| io::Error::from(io::ErrorKind::FileTooLarge))?;
         Ok(Region::new(map_file(&self.0, len)?, published))
-    }
-}
-
-impl RealFile {
-    fn write_zeros(&self, offset: u64, len: u64) -> io::Result<()> {
-        const STEP: u64 = 1 << 20;
-        let zeros = vec![0; STEP.min(len) as usize];
-        let mut done = 0;
-        while done < len {
-            let step = (len - done).min(STEP);
-            self.0
-                .write_all_at(zeros.get(..step as usize).unwrap_or(&zeros), offset + done)?;
-            done += step;
-        }
-        Ok(())
     }
 }
