@@ -44,6 +44,49 @@ pub(crate) struct Span {
 
 const IN_ARENA: u32 = 1 << 31;
 
+/// The header bytes and the arena.
+#[derive(Clone, Copy)]
+struct Texts<'a> {
+    head: &'a [u8],
+    arena: &'a str,
+}
+
+impl<'a> Texts<'a> {
+    #[inline]
+    fn at(self, span: Span) -> Text<'a> {
+        if span.is_in_head() {
+            Text::Head(self.head.get(span.range()).unwrap_or_default())
+        } else {
+            Text::Arena(self.arena.get(span.range()).unwrap_or_default())
+        }
+    }
+}
+
+/// A key or value.
+#[derive(Clone, Copy)]
+pub(crate) enum Text<'a> {
+    /// UTF-8, as its reader has seen.
+    Head(&'a [u8]),
+    Arena(&'a str),
+}
+
+impl<'a> Text<'a> {
+    pub(crate) fn as_bytes(self) -> &'a [u8] {
+        match self {
+            Self::Head(bytes) => bytes,
+            Self::Arena(text) => text.as_bytes(),
+        }
+    }
+
+    pub(crate) fn as_str(self) -> &'a str {
+        match self {
+            // Checked when the frame was read.
+            Self::Head(bytes) => std::str::from_utf8(bytes).unwrap_or_default(),
+            Self::Arena(text) => text,
+        }
+    }
+}
+
 impl Span {
     pub(crate) fn in_head(range: Range<usize>) -> Self {
         Self {
@@ -114,28 +157,33 @@ impl ExtFields {
         Span::in_arena(start..arena.len())
     }
 
+    /// What the spans lie in.
+    #[inline]
+    fn texts(&self) -> Texts<'_> {
+        Texts {
+            head: &self.head,
+            arena: self.arena.text(),
+        }
+    }
+
     pub(crate) fn bytes(&self, span: Span) -> &[u8] {
-        let text = if span.is_in_head() {
-            &self.head[..]
-        } else {
-            self.arena.text().as_bytes()
-        };
-        text.get(span.range()).unwrap_or_default()
+        self.texts().at(span).as_bytes()
     }
 
     fn str(&self, span: Span) -> &str {
-        // Both sources were checked when they were read.
-        std::str::from_utf8(self.bytes(span)).unwrap_or_default()
+        self.texts().at(span).as_str()
     }
 
-    /// Keys and values as bytes, in wire order, for the typed headers. The value is `None` where an empty one means
-    /// that the field is absent (binary headers, wire spec 1.3).
-    pub(crate) fn raw(&self) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
-        self.fields.iter().map(|field| {
-            let value = self.bytes(field.value);
+    /// Keys and values in wire order, for the typed headers. The value is `None` where an empty one means that the field
+    /// is absent (binary headers, wire spec 1.3).
+    #[inline]
+    pub(crate) fn raw(&self) -> impl Iterator<Item = (&[u8], Option<Text<'_>>)> {
+        let (texts, empty_is_absent) = (self.texts(), self.empty_is_absent);
+        self.fields.iter().map(move |field| {
+            let absent = empty_is_absent && field.value.is_empty();
             (
-                self.bytes(field.key),
-                (!(self.empty_is_absent && value.is_empty())).then_some(value),
+                texts.at(field.key).as_bytes(),
+                (!absent).then(|| texts.at(field.value)),
             )
         })
     }
@@ -201,14 +249,11 @@ impl ExtFields {
             fields,
             ..
         } = self;
-        fields.retain(|field| {
-            let text = if field.key.is_in_head() {
-                &head[..]
-            } else {
-                arena.text().as_bytes()
-            };
-            text.get(field.key.range()) != Some(key.as_bytes())
-        });
+        let texts = Texts {
+            head,
+            arena: arena.text(),
+        };
+        fields.retain(|field| texts.at(field.key).as_bytes() != key.as_bytes());
         fields.len() != before
     }
 }

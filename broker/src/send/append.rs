@@ -135,11 +135,12 @@ pub async fn append_collected(
     }
     let mut scratch = std::mem::take(&mut collected.scratch);
     let mut outcomes = std::mem::take(&mut collected.outcomes);
-    let planner = Planner {
+    let mut planner = Planner {
         broker,
         config: &config,
         peer: answers.connection().peer(),
         now_ms: broker.clock.now_ms(),
+        last_topic: None,
     };
     let changes = broker.registration.changes();
     let mut plans = emptied(std::mem::take(&mut collected.plans));

@@ -49,12 +49,14 @@ pub(super) struct Planner<'p> {
     pub(super) config: &'p BrokerConfig,
     pub(super) peer: std::net::SocketAddr,
     pub(super) now_ms: i64,
+    /// The topic of the last send that may be sent to: the next one is likely to have the same.
+    pub(super) last_topic: Option<Arc<TopicConfig>>,
 }
 
 impl Planner<'_> {
     /// Checks a request and plans its messages; its properties are written to `scratch`.
     pub(super) fn plan<'c>(
-        &self,
+        &mut self,
         command: &'c Command,
         scratch: &mut Vec<u8>,
     ) -> Result<Plan<'c>, Refusal> {
@@ -85,17 +87,21 @@ impl Planner<'_> {
 
     /// The topic and queue a message is sent to: the checks of all sends.
     pub(super) fn target(
-        &self,
+        &mut self,
         header: &SendMessageRequest<'_>,
-    ) -> Result<(Arc<TopicConfig>, i32), Refusal> {
+    ) -> Result<(&TopicConfig, i32), Refusal> {
         self.check_open()?;
-        let topic = self.topic_of(header)?;
+        let topic = match self.last_topic.take() {
+            Some(last) if last.topic_name == header.topic => last,
+            _ => self.topic_of(header)?,
+        };
+        let topic = &**self.last_topic.insert(topic);
         let queues = topic.write_queue_nums.max(topic.read_queue_nums);
         if header.queue_id >= queues {
             return Err(Refusal::error(format!(
                 "request queueId[{}] is illegal, {} Producer: {}",
                 header.queue_id,
-                topic_text(&topic),
+                topic_text(topic),
                 self.peer
             )));
         }

@@ -40,11 +40,12 @@ pub fn reply(cx: &mut RequestContext<'_, '_>, mut command: Command) {
             msg_region: region,
             trace_on,
         };
-        let planner = Planner {
+        let mut planner = Planner {
             broker: &broker,
             config: &config,
             peer,
             now_ms: broker.clock.now_ms(),
+            last_topic: None,
         };
         let checked = SendMessageRequest::decode_for(command.code, &command.ext)
             .map_err(Refusal::from)

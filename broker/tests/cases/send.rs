@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 use minimq_protocol::Command;
 use minimq_protocol::code::{request, response};
 use minimq_protocol::properties::name as property;
+use tokio::io::AsyncWriteExt;
 
 use crate::support::*;
 
@@ -146,6 +147,40 @@ async fn topic_names_are_checked_alike_when_created_and_sent_to() {
         has_code(&sent, response::SYSTEM_ERROR);
         assert!(!sent.remark().is_empty());
     }
+}
+
+/// Sends that come in one piece are each checked against their own topic.
+#[tokio::test(flavor = "multi_thread")]
+async fn sends_to_several_topics_in_one_write_do_not_share_checks() {
+    let broker = TestBroker::start().await;
+    let mut wire = broker.connect().await;
+    ok(&wire.create_topic("wide", 4, 4, 6).await);
+    ok(&wire.create_topic("narrow", 1, 1, 6).await);
+    let (refused, forbidden) = (response::SYSTEM_ERROR, response::NO_PERMISSION);
+    let sends = [
+        ("wide", 3, response::SUCCESS),
+        ("wide", 2, response::SUCCESS),
+        ("narrow", 2, refused),
+        ("wide", 4, refused),
+        ("narrow", 0, response::SUCCESS),
+        ("SCHEDULE_TOPIC_XXXX", 0, forbidden),
+        ("SCHEDULE_TOPIC_XXXX", 0, forbidden),
+        ("wide", 3, response::SUCCESS),
+    ];
+    let mut frames = Vec::new();
+    for (opaque, (topic, queue, _)) in sends.iter().enumerate() {
+        let mut command = Send::new(topic, *queue, b"m").command();
+        command.opaque = opaque as i32;
+        frames.extend_from_slice(&command.to_frame());
+    }
+    wire.stream.write_all(&frames).await.unwrap();
+    for _ in &sends {
+        let answer = wire.next().await.unwrap();
+        has_code(&answer, sends[answer.opaque as usize].2);
+    }
+    broker.until_readable("wide", 3, 2).await;
+    broker.until_readable("wide", 2, 1).await;
+    broker.until_readable("narrow", 0, 1).await;
 }
 
 /// ha-01: a synchronous master without a slave stores and says so at once.

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use bytes::Bytes;
 
-use super::json_text::{Unescape, find_end, is_blank, is_number, parse_int, plain_string};
+use super::json_text::{Unescape, find_end, is_blank, is_number, parse_int, usual_int, usual_name};
 use super::{Command, SerializeType};
 use crate::byte_str::ByteStr;
 use crate::ext_fields::{ExtFields, Span};
@@ -25,12 +25,23 @@ const MAX_DEPTH: u32 = 32;
 
 /// Reads a whole header into a command that holds nothing yet.
 pub(crate) fn read(head: Bytes, command: &mut Command) -> std::result::Result<(), FrameError> {
+    read_header(head, command, true)
+}
+
+/// `quick`: see [`Reader::quick`].
+fn read_header(
+    head: Bytes,
+    command: &mut Command,
+    quick: bool,
+) -> std::result::Result<(), FrameError> {
     let mut members = Members::default();
+    let valid = std::str::from_utf8(&head).ok();
     let mut reader = Reader {
         text: &head,
         at: 0,
         depth: 0,
-        valid: std::str::from_utf8(&head).ok(),
+        quick: quick && valid.is_some(),
+        valid,
         ext: &mut command.ext,
         failure: (0, ""),
     };
@@ -132,6 +143,8 @@ struct Reader<'h, 'c> {
     text: &'h [u8],
     at: usize,
     depth: u32,
+    /// Names and numbers are taken in one step where they are written as everybody writes them. The result is the same.
+    quick: bool,
     /// The whole header, if it is valid UTF-8: then every piece of it is.
     valid: Option<&'h str>,
     /// Collects the fields; its arena takes all unescaped text.
@@ -157,7 +170,7 @@ impl Reader<'_, '_> {
             self.ext.restart(true);
             self.at += 1;
             loop {
-                while self.plain_field() {}
+                self.usual_fields();
                 if !self.member(|reader, name| reader.ext_field(name))? {
                     return Ok(());
                 }
@@ -170,34 +183,22 @@ impl Reader<'_, '_> {
         Ok(())
     }
 
-    /// One field as everybody writes them: `"name":"value"` without blanks or escapes, then a comma or the closing
-    /// brace, which stays. False, and nothing read, if it looks different: then [`member`](Self::member) goes on.
-    fn plain_field(&mut self) -> bool {
-        let Some(text) = self.valid.map(str::as_bytes) else {
-            return false;
-        };
-        let Some(name) = plain_string(text, self.at) else {
-            return false;
-        };
-        if text.get(name.end + 1) != Some(&b':') {
-            return false;
+    /// Fields as everybody writes them: `"name":"value"` without blanks and escapes, commas between. What looks different,
+    /// and the closing brace, is left to [`member`](Self::member).
+    fn usual_fields(&mut self) {
+        let text = self.text;
+        while self.quick
+            && let Some(name) = usual_name(text, self.at)
+            && text.get(name.end + 2) == Some(&b'"')
+            && let Some(end) = find_end(text, name.end + 3, b'"')
+            && let Some([b'"', next @ (b',' | b'}'), ..]) = text.get(end..)
+        {
+            let value = Span::in_head(name.end + 3..end);
+            if !self.ext.push_spans(Span::in_head(name), value) {
+                return;
+            }
+            self.at = end + 1 + usize::from(*next == b',');
         }
-        let Some(value) = plain_string(text, name.end + 2) else {
-            return false;
-        };
-        let behind = value.end + 1;
-        let next = match text.get(behind) {
-            Some(b',') => behind + 1,
-            Some(b'}') => behind,
-            _ => return false,
-        };
-        let read = self
-            .ext
-            .push_spans(Span::in_head(name), Span::in_head(value));
-        if read {
-            self.at = next;
-        }
-        read
     }
 
     fn ext_field(&mut self, name: Span) -> Result<()> {
@@ -223,6 +224,12 @@ impl Reader<'_, '_> {
     }
 
     fn int(&mut self) -> Result<i32> {
+        if self.quick
+            && let Some((number, len)) = usual_int(self.text, self.at)
+        {
+            self.at += len;
+            return Ok(number);
+        }
         let at = self.at;
         match self.value()? {
             None => Ok(0),
@@ -240,9 +247,13 @@ impl Reader<'_, '_> {
         if self.eat(b'}') {
             return Ok(false);
         }
-        let name = self.name()?;
-        self.blanks();
-        self.expect(b':', "no colon behind a name")?;
+        let name = match usual_name(self.text, self.at) {
+            Some(name) if self.quick => {
+                self.at = name.end + 2;
+                Span::in_head(name)
+            }
+            _ => self.unusual_name()?,
+        };
         self.blanks();
         read(self, name)?;
         self.blanks();
@@ -250,6 +261,15 @@ impl Reader<'_, '_> {
             Some(b',' | b'}') => Ok(true),
             _ => Err(self.stop("neither comma nor closing brace behind a value")),
         }
+    }
+
+    /// A member's name, however it is written, and the colon behind it.
+    #[cold]
+    fn unusual_name(&mut self) -> Result<Span> {
+        let name = self.name()?;
+        self.blanks();
+        self.expect(b':', "no colon behind a name")?;
+        Ok(name)
     }
 
     /// A member's name: quoted, a bare word, or (fastjson's map keys, only met in values) a number or an object.
@@ -273,16 +293,19 @@ impl Reader<'_, '_> {
         match self.peek() {
             Some(quote @ (b'"' | b'\'')) => self.string(quote).map(Some),
             Some(b'{' | b'[') => self.nested().map(Some),
-            _ => {
-                let start = self.at;
-                match self.word() {
-                    b"null" => Ok(None),
-                    word if word == b"true" || word == b"false" || is_number(word) => {
-                        Ok(Some(Span::in_head(start..self.at)))
-                    }
-                    _ => Err(self.stop_at(start, "not a value")),
-                }
+            _ => self.literal(),
+        }
+    }
+
+    /// A number, `true`, `false`, or `null`: `None`.
+    fn literal(&mut self) -> Result<Option<Span>> {
+        let start = self.at;
+        match self.word() {
+            b"null" => Ok(None),
+            word if word == b"true" || word == b"false" || is_number(word) => {
+                Ok(Some(Span::in_head(start..self.at)))
             }
+            _ => Err(self.stop_at(start, "not a value")),
         }
     }
 
@@ -447,5 +470,129 @@ impl Reader<'_, '_> {
     fn stop_at(&mut self, at: usize, what: &'static str) -> Stop {
         self.failure = (at, what);
         Stop
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::LazyLock;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::select;
+
+    use super::*;
+
+    /// Read with the quick steps and without them.
+    fn both_ways(head: &[u8]) -> [std::result::Result<Command, FrameError>; 2] {
+        [true, false].map(|quick| {
+            let mut command = Command::default();
+            read_header(Bytes::copy_from_slice(head), &mut command, quick).map(|()| command)
+        })
+    }
+
+    /// The JSON headers of the recorded frames.
+    fn recorded() -> Vec<Vec<u8>> {
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../tests/golden/frames");
+        let files = std::fs::read_dir(folder).expect("the recorded frames");
+        let headers: Vec<_> = files
+            .map(|file| file.and_then(|file| std::fs::read(file.path())))
+            .filter_map(|frame| {
+                let frame = frame.expect("a recorded frame");
+                let word = frame.get(4..8)?;
+                let len = usize::from_be_bytes([0, 0, 0, 0, 0, word[1], word[2], word[3]]);
+                (word[0] == 0).then(|| frame[8..8 + len].to_vec())
+            })
+            .collect();
+        assert!(headers.len() > 400, "only {} headers", headers.len());
+        headers
+    }
+
+    #[test]
+    fn the_quick_steps_read_recorded_headers_as_the_tolerant_ones_do() {
+        for header in RECORDED.iter() {
+            let [quick, tolerant] = both_ways(header);
+            assert!(quick.is_ok());
+            assert_eq!(quick, tolerant, "{}", header.escape_ascii());
+        }
+    }
+
+    static RECORDED: LazyLock<Vec<Vec<u8>>> = LazyLock::new(recorded);
+
+    /// Pieces of headers, good ones more often than bad ones.
+    const PIECES: [&[u8]; 43] = [
+        b"{",
+        b"}",
+        b"[",
+        b"]",
+        b":",
+        b",",
+        b" ",
+        b"\n",
+        b"\"",
+        b"'",
+        b"\\",
+        b"-",
+        b"\xFF",
+        b"\"code\":",
+        b"\"code\":310,",
+        b"\"flag\":0}",
+        b"\"opaque\":-7,",
+        b"\"opaque\":2147483647,",
+        b"\"opaque\":2147483648,",
+        b"\"version\":1234567890,",
+        b"\"version\" : 409 ,",
+        b"\"language\":\"JAVA\",",
+        b"\"extFields\":{",
+        b"\"a\":\"group\",",
+        b"\"b\":\"topic\"",
+        b"\"i\":\"x\\u0001y\\u0002\",",
+        b"\"i\":\"\\u00e4\\u007F\\u12\",",
+        b"\"\":\"\",",
+        b"\"\"\":\"\",",
+        b"\"\\\":\"1\",",
+        b"\"\\u0061\":\"1\"}",
+        b"\"k\":false,",
+        b"\"k\":null",
+        b"\"n\":{\"m\":[1,\"2\"]},",
+        b"\"queueId\":3,",
+        b"'single':'1',",
+        b"bare:1,",
+        b"\"\xC3\xA4\":\"\xC3\xA4\",",
+        b"12",
+        b"007,",
+        b"1.5e3,",
+        b"\"remark\":\"no\",",
+        b"true",
+    ];
+
+    proptest! {
+        #[test]
+        fn the_quick_steps_read_any_pieces_as_the_tolerant_ones_do(
+            pieces in vec(select(&PIECES[..]), 0..24),
+            whole in any::<bool>(),
+        ) {
+            let mut header = pieces.concat();
+            if whole {
+                header = [b"{", &header[..], b"}"].concat();
+            }
+            let [quick, tolerant] = both_ways(&header);
+            prop_assert_eq!(quick, tolerant);
+        }
+
+        #[test]
+        fn the_quick_steps_read_damaged_headers_as_the_tolerant_ones_do(
+            which in any::<prop::sample::Index>(),
+            damages in vec((any::<prop::sample::Index>(), select(&PIECES[..]), 0..3_usize), 1..4),
+        ) {
+            let mut header = which.get(&RECORDED).clone();
+            for (at, piece, removed) in damages {
+                let at = at.index(header.len());
+                let end = header.len().min(at + removed);
+                header.splice(at..end, piece.iter().copied());
+            }
+            let [quick, tolerant] = both_ways(&header);
+            prop_assert_eq!(quick, tolerant);
+        }
     }
 }

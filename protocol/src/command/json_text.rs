@@ -8,20 +8,41 @@ pub(super) fn is_blank(byte: u8) -> bool {
     matches!(byte, b' ' | b'\n' | b'\r' | b'\t' | 0x08 | 0x0C)
 }
 
-/// The inside of a string without escapes that begins at `at`.
+/// The name of a member as everybody writes them: `"name":` without escapes or blanks, at `at`.
 #[inline]
-pub(super) fn plain_string(text: &[u8], at: usize) -> Option<Range<usize>> {
-    if text.get(at) != Some(&b'"') {
+pub(super) fn usual_name(text: &[u8], at: usize) -> Option<Range<usize>> {
+    let rest = text.get(at..)?;
+    // Names of one letter, of which a send has many.
+    if let [b'"', letter, b'"', b':', ..] = rest
+        && !matches!(letter, b'"' | b'\\')
+    {
+        return Some(at + 1..at + 2);
+    }
+    if rest.first() != Some(&b'"') {
         return None;
     }
     let end = find_end(text, at + 1, b'"')?;
-    (text.get(end) == Some(&b'"')).then_some(at + 1..end)
+    text.get(end..)?.starts_with(b"\":").then_some(at + 1..end)
+}
+
+/// A number of a header as everybody writes them: up to ten digits, then a comma or the closing brace; and its length.
+#[inline]
+pub(super) fn usual_int(text: &[u8], at: usize) -> Option<(i32, usize)> {
+    let mut number = 0;
+    for (len, byte) in text.get(at..)?.iter().take(11).enumerate() {
+        match byte {
+            b'0'..=b'9' => number = number * 10 + i64::from(byte - b'0'),
+            b',' | b'}' if len > 0 => return Some((i32::try_from(number).ok()?, len)),
+            _ => return None,
+        }
+    }
+    None
 }
 
 /// Position of the quote, or of the first backslash before it.
 ///
 /// Eight bytes at a time, since most strings are shorter than the set-up of `memchr`, which takes over in long ones.
-#[inline]
+#[inline(always)]
 pub(super) fn find_end(text: &[u8], start: usize, quote: u8) -> Option<usize> {
     const NEAR: usize = 64;
     let quotes = ONES * u64::from(quote);
@@ -95,6 +116,16 @@ pub(super) fn parse_int(text: &[u8]) -> Option<i32> {
         .then_some(number as i32)
 }
 
+/// The character of an escape like `\u0001` or `\u007F`.
+#[inline]
+fn control(text: &[u8]) -> Option<char> {
+    let [b'\\', b'u', b'0', b'0', high @ b'0'..=b'7', low, ..] = text else {
+        return None;
+    };
+    let low = char::from(*low).to_digit(16)?;
+    Some(char::from((high - b'0') << 4 | low as u8))
+}
+
 /// A string that has escapes.
 pub(super) struct Unescape<'h> {
     pub(super) text: &'h [u8],
@@ -116,8 +147,14 @@ impl Unescape<'_> {
             if self.text[end] == self.quote {
                 return Ok(());
             }
-            let escaped = self.escape()?;
-            out.push(escaped);
+            match control(&self.text[end..]) {
+                // What stands between properties, most of the time.
+                Some(control) => {
+                    out.push(control);
+                    self.at = end + 6;
+                }
+                None => out.push(self.escape()?),
+            }
             end = match find_end(self.text, self.at, self.quote) {
                 Some(end) => end,
                 None => return Err("string without end"),
@@ -176,5 +213,33 @@ impl Unescape<'_> {
             self.at += 1;
         }
         Ok(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_quick_way_to_unescape_a_control_character_is_the_long_one() {
+        let digits = "0123456789abcdefABCDEFgG\"\\";
+        for high in digits.chars() {
+            for low in digits.chars() {
+                let text = format!("\\u00{high}{low}\"");
+                let mut long = Unescape {
+                    text: text.as_bytes(),
+                    valid: Some(&text),
+                    at: 1,
+                    quote: b'"',
+                };
+                let long = long.escape().ok().filter(char::is_ascii);
+                assert_eq!(control(text.as_bytes()), long, "{text}");
+            }
+        }
+        for text in [
+            "", "\\", "\\u", "\\u0", "\\u00", "\\u001", "\\u0101", "\\v0001",
+        ] {
+            assert_eq!(control(text.as_bytes()), None, "{text}");
+        }
     }
 }

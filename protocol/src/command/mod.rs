@@ -9,7 +9,7 @@ pub(crate) mod json;
 mod json_text;
 mod write;
 
-pub use write::EncodedFields;
+pub use write::{EncodedFields, FieldName};
 
 use bytes::{Bytes, BytesMut};
 

@@ -33,7 +33,7 @@ pub(super) fn head_with_header<'h>(
         SerializeType::Json => {
             json_before_fields(out, head);
             if let Some(header) = header {
-                let mut sink = JsonSink { out, members: 0 };
+                let mut sink = JsonSink::new(out);
                 header.write(&mut sink);
                 sink.close();
             }
@@ -56,9 +56,10 @@ pub(super) fn head_with_ext(out: &mut BytesMut, head: &Head<'_>, ext: &ExtFields
     let fits = match head.serialize {
         SerializeType::Json => {
             json_before_fields(out, head);
-            if ext.is_present() {
-                let mut sink = JsonSink { out, members: 0 };
-                sink.open();
+            if ext.is_present() && ext.is_empty() {
+                out.put_slice(b",\"extFields\":{}");
+            } else {
+                let mut sink = JsonSink::new(out);
                 ext.iter().for_each(|(key, value)| sink.put(key, value));
                 sink.close();
             }
@@ -133,61 +134,94 @@ fn put_int(out: &mut BytesMut, number: i32) {
     out.put_slice(itoa::Buffer::new().format(number).as_bytes());
 }
 
-/// `extFields`, begun by the first field.
+/// `extFields`. The quote behind a value is written with what comes next.
 struct JsonSink<'o> {
     out: &'o mut BytesMut,
-    members: usize,
+    /// What the first field begins with.
+    opening: &'static [u8],
+    fields: usize,
 }
 
-impl JsonSink<'_> {
-    fn open(&mut self) {
-        if self.members == 0 {
-            self.out.put_slice(b",\"extFields\":{");
-            self.members = 1;
+impl<'o> JsonSink<'o> {
+    fn new(out: &'o mut BytesMut) -> Self {
+        Self {
+            out,
+            opening: b",\"extFields\":{\"",
+            fields: 0,
         }
     }
 
-    fn next(&mut self) {
-        if self.members == 0 {
-            self.open();
+    fn begin_field(&mut self) {
+        let before = match self.fields {
+            0 => self.opening,
+            _ => JSON_BETWEEN,
+        };
+        self.out.put_slice(before);
+        self.fields += 1;
+    }
+
+    fn begin_named(&mut self, name: &FieldName) {
+        if self.fields == 0 {
+            self.begin_field();
+            self.out.put_slice(&name.json[JSON_BETWEEN.len()..]);
+        } else {
+            self.out.put_slice(name.json);
         }
-        if self.members > 1 {
-            self.out.put_slice(b",");
-        }
-        self.members += 1;
     }
 
     fn close(&mut self) {
-        if self.members > 0 {
-            self.out.put_slice(b"}");
+        if self.fields > 0 {
+            self.out.put_slice(b"\"}");
         }
     }
 }
 
 impl FieldSink for JsonSink<'_> {
     fn put(&mut self, key: &str, value: &str) {
-        self.next();
-        self.out.put_slice(b"\"");
+        self.begin_field();
         put_escaped(self.out, key);
         self.out.put_slice(b"\":\"");
         put_escaped(self.out, value);
-        self.out.put_slice(b"\"");
     }
 
-    fn put_plain(&mut self, key: &'static str, value: &str) {
-        self.next();
-        self.out.put_slice(b"\"");
-        self.out.put_slice(key.as_bytes());
-        self.out.put_slice(b"\":\"");
+    fn put_named(&mut self, name: &FieldName, value: &str) {
+        self.begin_named(name);
+        put_escaped(self.out, value);
+    }
+
+    fn put_plain(&mut self, name: &FieldName, value: &str) {
+        self.begin_named(name);
         self.out.put_slice(value.as_bytes());
-        self.out.put_slice(b"\"");
     }
 
     fn put_encoded(&mut self, fields: &EncodedFields) {
         if !fields.fields.is_empty() {
-            self.next();
+            self.begin_field();
             self.out.put_slice(&fields.json);
         }
+    }
+}
+
+/// Between the values of two fields: the end of one string and the beginning of the next.
+const JSON_BETWEEN: &[u8] = b"\",\"";
+
+/// The wire name of a declared field, and how a field begins with it in both encodings.
+#[derive(Debug)]
+pub struct FieldName {
+    pub(crate) text: &'static str,
+    /// `","name":"`
+    json: &'static [u8],
+    /// The name behind its length.
+    binary: &'static [u8],
+}
+
+impl FieldName {
+    pub(crate) const fn new(
+        text: &'static str,
+        json: &'static [u8],
+        binary: &'static [u8],
+    ) -> Self {
+        Self { text, json, binary }
     }
 }
 
@@ -212,10 +246,10 @@ impl EncodedFields {
 
 impl FieldSink for EncodedFields {
     fn put(&mut self, key: &str, value: &str) {
-        // A member that is not the first comes behind a comma.
         let mut json = JsonSink {
             out: &mut self.json,
-            members: 1 + self.fields.len(),
+            opening: b"",
+            fields: self.fields.len(),
         };
         json.put(key, value);
         let mut binary = BinarySink {
@@ -311,6 +345,15 @@ impl FieldSink for BinarySink<'_> {
                 self.out.put_slice(value.as_bytes());
             }
             _ => self.fits = false,
+        }
+    }
+
+    fn put_named(&mut self, name: &FieldName, value: &str) {
+        self.fits &= value.len() <= MAX_HEADER_LEN;
+        if self.fits {
+            self.out.put_slice(name.binary);
+            self.out.put_u32(value.len() as u32);
+            self.out.put_slice(value.as_bytes());
         }
     }
 

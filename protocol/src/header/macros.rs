@@ -54,7 +54,7 @@ macro_rules! header_impl {
 /// collected first and read last, so that only the last of a doubled key has to be well formed.
 macro_rules! header_fields {
     (@decode $ext:ident, $name:ident, $($field:ident: $type:ty = $key:literal $(or $default:expr)?,)*) => {{
-        $( let mut $field: Option<&[u8]> = None; )*
+        $( let mut $field = None; )*
         for (key, value) in $ext.raw() {
             match key {
                 $( $key => $field = value, )*
@@ -75,14 +75,42 @@ macro_rules! header_fields {
         <$type as $crate::header::FieldValue<'_>>::absent(const { $crate::header::macros::key_text($key) })?
     };
     (@write $header:expr, $sink:ident, $($field:ident = $key:literal,)*) => {{
-        $( $crate::header::FieldValue::write(&$header.$field, const { $crate::header::macros::key_text($key) }, $sink); )*
+        $( $crate::header::FieldValue::write(&$header.$field, $crate::header::macros::field_name!($key), $sink); )*
     }};
 }
 
-pub(super) use {header, header_fields, header_impl};
+/// The [`FieldName`](crate::header::FieldName) of a wire name.
+macro_rules! field_name {
+    ($key:literal) => {{
+        use $crate::header::macros::{joined, key_text};
+        const JSON: &[u8] = &joined::<{ $key.len() + 6 }>(&[b"\",\"", $key, b"\":\""]);
+        const BINARY: &[u8] = &joined::<{ $key.len() + 2 }>(&[&[0, $key.len() as u8], $key]);
+        const NAME: &$crate::header::FieldName =
+            &$crate::header::FieldName::new(key_text($key), JSON, BINARY);
+        NAME
+    }};
+}
+
+pub(super) use {field_name, header, header_fields, header_impl};
+
+/// The parts one behind the other, `N` bytes together. Wire names are short, and ASCII without quotes.
+pub(super) const fn joined<const N: usize>(parts: &[&[u8]]) -> [u8; N] {
+    let (mut all, mut filled, mut part) = ([0; N], 0, 0);
+    while part < parts.len() {
+        let mut at = 0;
+        while at < parts[part].len() {
+            all[filled] = parts[part][at];
+            filled += 1;
+            at += 1;
+        }
+        part += 1;
+    }
+    all
+}
 
 /// Wire names are declared as bytes, for matching; this is the text of one.
 pub(super) const fn key_text(key: &'static [u8]) -> &'static str {
+    assert!(key.len() < 256 && key.is_ascii(), "wire names are short");
     match std::str::from_utf8(key) {
         Ok(text) => text,
         Err(_) => panic!("wire names are ASCII"),

@@ -7,7 +7,7 @@
 
 use std::borrow::Cow;
 
-use crate::ext_fields::ExtFields;
+use crate::ext_fields::{ExtFields, Text};
 
 mod access;
 mod admin;
@@ -19,7 +19,7 @@ mod name_server;
 mod pull;
 mod send;
 
-pub use crate::command::EncodedFields;
+pub use crate::command::{EncodedFields, FieldName};
 pub use access::*;
 pub use admin::*;
 pub use callback::*;
@@ -45,9 +45,14 @@ pub trait FieldSink {
     /// Adds a field.
     fn put(&mut self, key: &str, value: &str);
 
-    /// Adds a field of which neither name nor value needs an escape in JSON.
-    fn put_plain(&mut self, key: &'static str, value: &str) {
-        self.put(key, value);
+    /// Adds a field of a declared name.
+    fn put_named(&mut self, name: &FieldName, value: &str) {
+        self.put(name.text, value);
+    }
+
+    /// As [`put_named`](Self::put_named), with a value that needs no escape in JSON.
+    fn put_plain(&mut self, name: &FieldName, value: &str) {
+        self.put_named(name, value);
     }
 
     /// Adds fields that have been encoded before.
@@ -117,35 +122,34 @@ impl<'a, A: Header<'a>, B: Header<'a>> Header<'a> for (A, B) {
 /// A type that a header field can have (wire spec 3).
 trait FieldValue<'a>: Sized {
     /// From the text of a field that is there.
-    fn read(field: &'static str, raw: &'a [u8]) -> Result<Self, HeaderError>;
+    fn read(field: &'static str, raw: Text<'a>) -> Result<Self, HeaderError>;
 
     /// For a field that is not there.
     fn absent(field: &'static str) -> Result<Self, HeaderError> {
         Err(HeaderError::Missing { field })
     }
 
-    fn write(&self, field: &'static str, sink: &mut impl FieldSink);
+    fn write(&self, name: &FieldName, sink: &mut impl FieldSink);
 }
 
 impl<'a> FieldValue<'a> for &'a str {
-    fn read(_: &'static str, raw: &'a [u8]) -> Result<Self, HeaderError> {
-        // Checked when the frame was read.
-        Ok(std::str::from_utf8(raw).unwrap_or_default())
+    fn read(_: &'static str, raw: Text<'a>) -> Result<Self, HeaderError> {
+        Ok(raw.as_str())
     }
 
-    fn write(&self, field: &'static str, sink: &mut impl FieldSink) {
-        sink.put(field, self);
+    fn write(&self, name: &FieldName, sink: &mut impl FieldSink) {
+        sink.put_named(name, self);
     }
 }
 
 /// Text of the command, or made for the answer.
 impl<'a> FieldValue<'a> for Cow<'a, str> {
-    fn read(field: &'static str, raw: &'a [u8]) -> Result<Self, HeaderError> {
+    fn read(field: &'static str, raw: Text<'a>) -> Result<Self, HeaderError> {
         <&str>::read(field, raw).map(Cow::Borrowed)
     }
 
-    fn write(&self, field: &'static str, sink: &mut impl FieldSink) {
-        sink.put(field, self);
+    fn write(&self, name: &FieldName, sink: &mut impl FieldSink) {
+        sink.put_named(name, self);
     }
 }
 
@@ -169,17 +173,17 @@ macro_rules! integer_field {
     ($($integer:ty, $expected:literal;)*) => {$(
         /// Strict decimal as Java parses it: no blanks, in range, a leading `+` is accepted.
         impl<'a> FieldValue<'a> for $integer {
-            fn read(field: &'static str, raw: &'a [u8]) -> Result<Self, HeaderError> {
-                if let Some(number) = short_number(raw) {
+            fn read(field: &'static str, raw: Text<'a>) -> Result<Self, HeaderError> {
+                if let Some(number) = short_number(raw.as_bytes()) {
                     let read = Self::try_from(number);
                     return read.map_err(|_| out_of_range(field, number, $expected));
                 }
-                let text = std::str::from_utf8(raw).unwrap_or_default();
+                let text = raw.as_str();
                 text.parse().map_err(|_| HeaderError::malformed(field, text, $expected))
             }
 
-            fn write(&self, field: &'static str, sink: &mut impl FieldSink) {
-                sink.put_plain(field, itoa::Buffer::new().format(*self));
+            fn write(&self, name: &FieldName, sink: &mut impl FieldSink) {
+                sink.put_plain(name, itoa::Buffer::new().format(*self));
             }
         }
     )*};
@@ -192,17 +196,17 @@ integer_field! {
 
 /// `true` in any letter case is true, everything else is false.
 impl<'a> FieldValue<'a> for bool {
-    fn read(_: &'static str, raw: &'a [u8]) -> Result<Self, HeaderError> {
-        Ok(raw.eq_ignore_ascii_case(b"true"))
+    fn read(_: &'static str, raw: Text<'a>) -> Result<Self, HeaderError> {
+        Ok(raw.as_bytes().eq_ignore_ascii_case(b"true"))
     }
 
-    fn write(&self, field: &'static str, sink: &mut impl FieldSink) {
-        sink.put_plain(field, if *self { "true" } else { "false" });
+    fn write(&self, name: &FieldName, sink: &mut impl FieldSink) {
+        sink.put_plain(name, if *self { "true" } else { "false" });
     }
 }
 
 impl<'a, T: FieldValue<'a>> FieldValue<'a> for Option<T> {
-    fn read(field: &'static str, raw: &'a [u8]) -> Result<Self, HeaderError> {
+    fn read(field: &'static str, raw: Text<'a>) -> Result<Self, HeaderError> {
         T::read(field, raw).map(Some)
     }
 
@@ -210,9 +214,9 @@ impl<'a, T: FieldValue<'a>> FieldValue<'a> for Option<T> {
         Ok(None)
     }
 
-    fn write(&self, field: &'static str, sink: &mut impl FieldSink) {
+    fn write(&self, name: &FieldName, sink: &mut impl FieldSink) {
         if let Some(value) = self {
-            value.write(field, sink);
+            value.write(name, sink);
         }
     }
 }
