@@ -480,12 +480,12 @@ fn every_cut(
 ) {
     let config = quiet_config();
     for sent in 0.. {
-        for changes in (sent + 1..).step_by(2) {
+        for changes in (sent..).step_by(2) {
             let (simulated, disk) = simulated();
             let store = open(&config, &disk);
             prepare(&store);
             let Some((left, number)) = cut_while(store, &simulated, (sent, changes), &work) else {
-                if changes == sent + 1 {
+                if changes == sent {
                     return;
                 }
                 break;
