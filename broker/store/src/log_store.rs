@@ -169,8 +169,10 @@ impl LogStore {
         )?);
         // Entries from there on were made again, and are on disk only at the next flush.
         checkpoint.restart_at(end.get(), scanned.dispatched_from);
-        if was_flushed.is_some_and(|flushed| flushed > end.get()) {
-            // What it says of offsets beyond the end must not be believed of the records that come there now.
+        // What it says of offsets beyond the end must not be believed of the records that come there now.
+        let says_too_much = was_flushed.is_some_and(|flushed| flushed > end.get());
+        // And without it the next start would not believe what is damaged, whose numbers may be given again now.
+        if says_too_much || (was_flushed.is_none() && !damage.ranges().is_empty()) {
             checkpoint.write()?;
         }
         let flusher = Arc::new(Flusher::new(

@@ -505,7 +505,7 @@ impl World {
                 .damage()
                 .ranges()
                 .iter()
-                .find(|range| range.from.get() == at)
+                .find(|range| range.from.get() <= at && at < range.to.get())
             {
                 scanner.seek(range.to.get());
                 continue;

@@ -602,6 +602,57 @@ fn a_part_that_was_given_up_stays_so_when_a_later_start_comes_upon_whole_records
 }
 
 #[test]
+fn a_part_that_was_given_up_stays_so_though_no_checkpoint_was_written_after_the_start_that_gave_it_up()
+ {
+    let folder = tempfile::tempdir().unwrap();
+    let config = StoreConfig {
+        flush_interval_commit_log_ms: 3_600_000,
+        flush_interval_consume_queue_ms: 3_600_000,
+        ..small_config(folder.path())
+    };
+    let body = |text: &str| format!("{text:>05000}").into_bytes();
+    let store = open(&config);
+    // Three a file.
+    let old: Vec<_> = (0..6)
+        .map(|number| append(&store, "T", 0, &body(&format!("old{number}"))))
+        .collect();
+    for _ in 0..3 {
+        append(&store, "Other", 0, &body("other"));
+    }
+    drop(store);
+    // All but the first message of the first file is lost, and a body at the start of the second.
+    let log = folder.path().join("commitlog");
+    let (first, second) = (
+        log.join(format!("{:020}", 0)),
+        log.join(format!("{:020}", 16_384)),
+    );
+    let mut bytes = std::fs::read(&first).unwrap();
+    bytes[old[0].size as usize..].fill(0);
+    std::fs::write(&first, bytes).unwrap();
+    let mut bytes = std::fs::read(&second).unwrap();
+    bytes[200] = 0;
+    std::fs::write(&second, bytes).unwrap();
+    let checkpoint = folder.path().join("checkpoint");
+    std::fs::write(&checkpoint, [0; 4096]).unwrap();
+    let _ = std::fs::remove_dir_all(folder.path().join("consumequeue"));
+    let store = open(&config);
+    let known = std::fs::read(&checkpoint).unwrap();
+    let [range] = store.log_store().report().damaged.as_slice() else {
+        panic!("{:?}", store.log_store().report())
+    };
+    assert_eq!((range.from, range.to.get()), (old[0].end(), 32_768));
+    // The numbers of its records are given again.
+    assert_eq!(append(&store, "T", 0, b"new").queue_offset, QueueOffset(1));
+    drop(store);
+    // A power cut takes what was written of the checkpoint since, and the first file was cleaned away.
+    std::fs::write(&checkpoint, known).unwrap();
+    std::fs::remove_file(first).unwrap();
+    let store = open(&config);
+    assert_eq!(bodies(&store, "T", 0), ["new"]);
+    assert_eq!(store.reader().max_offset("T", 0), QueueOffset(2));
+}
+
+#[test]
 fn a_record_that_the_disk_forgot_is_not_served_though_no_start_looked_at_it() {
     let folder = tempfile::tempdir().unwrap();
     let config = small_config(folder.path());
