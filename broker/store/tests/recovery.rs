@@ -653,6 +653,44 @@ fn a_part_that_was_given_up_stays_so_though_no_checkpoint_was_written_after_the_
 }
 
 #[test]
+fn an_entry_beyond_the_log_that_a_start_dropped_does_not_come_back_after_a_clean_stop() {
+    let disk = SimulatedDisk::new();
+    let config = StoreConfig {
+        flush_interval_commit_log_ms: 3_600_000,
+        flush_interval_consume_queue_ms: 3_600_000,
+        ..small_config("/s")
+    };
+    let opened =
+        |disk: &SimulatedDisk| open_on(&config, &(Arc::new(disk.clone()) as Arc<dyn Disk>));
+    let store = opened(&disk);
+    // One queue keeps the file of the entry, another loses a whole one.
+    append(&store, "t", 0, b"lost");
+    for _ in 0..30 {
+        append(&store, "u", 0, b"lost");
+    }
+    let end = store.log().max_offset();
+    assert!(store.dispatcher().wait_for(end, LONG));
+    store.flush_queues().unwrap();
+    drop(store);
+    // The cut takes the log, which was not flushed.
+    let disk = disk.cut(|| false);
+    let store = opened(&disk);
+    assert_eq!(store.log().max_offset(), PhysicalOffset(0));
+    append(&store, "other", 0, b"new");
+    store.close().unwrap();
+    drop(store);
+    let store = opened(&disk.cut(|| false));
+    assert_eq!(bodies(&store, "other", 0), ["new"]);
+    for topic in ["t", "u"] {
+        assert_eq!(
+            store.reader().max_offset(topic, 0),
+            QueueOffset(0),
+            "{topic}"
+        );
+    }
+}
+
+#[test]
 fn a_record_that_the_disk_forgot_is_not_served_though_no_start_looked_at_it() {
     let folder = tempfile::tempdir().unwrap();
     let config = small_config(folder.path());

@@ -12,7 +12,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use parking_lot::Mutex;
 
@@ -64,6 +64,8 @@ pub struct ConsumeQueue {
     pub(super) max: AtomicI64,
     /// Entries that are on disk for sure.
     flushed: AtomicI64,
+    /// Whether stale bytes behind the end were erased since the last flush: a power cut could bring them back.
+    pub(super) erased: AtomicBool,
     pub(super) writer: Mutex<Writer>,
     tail: Mutex<Tail>,
 }
@@ -126,6 +128,7 @@ impl ConsumeQueue {
             min: AtomicI64::new(0),
             max: AtomicI64::new(0),
             flushed: AtomicI64::new(0),
+            erased: AtomicBool::new(false),
             writer: Mutex::new(Writer::new()),
             tail: Mutex::default(),
         }
@@ -424,9 +427,10 @@ impl ConsumeQueue {
         self.files.file_len() / ENTRY
     }
 
-    /// Whether at least `least` entries are not known to be on disk.
+    /// Whether at least `least` entries are not known to be on disk, or what was erased is not.
     pub fn has_unflushed(&self, least: i64) -> bool {
-        self.max_offset() - self.flushed.load(Ordering::Acquire) >= least.max(1)
+        self.erased.load(Ordering::Acquire)
+            || self.max_offset() - self.flushed.load(Ordering::Acquire) >= least.max(1)
     }
 
     /// Brings all entries (and their extension units) to disk.
@@ -436,15 +440,17 @@ impl ConsumeQueue {
     pub fn flush(&self) -> Result<(), StoreError> {
         let written = self.write_for_flush()?;
         let (flushed, max) = (self.flushed.load(Ordering::Acquire), written.end);
-        if flushed >= max {
+        // The file behind the last entry too, if something was erased there.
+        let erased = i64::from(self.erased.load(Ordering::Acquire));
+        if flushed >= max && erased == 0 {
             return Ok(());
         }
         if let Some(files) = &self.ext_files {
             let end = self.writer.lock().ext.written();
             let from = self.ext_start(flushed)?.unwrap_or(0);
-            files.sync(from, end)?;
+            files.sync(from, end + erased)?;
         }
-        self.files.sync(flushed * ENTRY, max * ENTRY)?;
+        self.files.sync(flushed * ENTRY, max * ENTRY + erased)?;
         self.set_flushed(written);
         Ok(())
     }
@@ -464,6 +470,7 @@ impl ConsumeQueue {
         let writer = self.writer.lock();
         if writer.generation == written.generation {
             self.flushed.fetch_max(written.end, Ordering::AcqRel);
+            self.erased.store(false, Ordering::Release);
         }
     }
 

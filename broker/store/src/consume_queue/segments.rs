@@ -37,7 +37,7 @@ pub(crate) struct Segments {
     key: &'static str,
     owner: u64,
     shared: Arc<Shared>,
-    /// Whether a file was created whose name may not be on disk yet.
+    /// Whether a file was created, or one behind the end deleted, and the folder may not say so on disk yet.
     new_names: AtomicBool,
     /// Held shared while a file is opened and put among the open ones, alone while one is deleted: else a reader could
     /// leave the descriptor of a deleted file there, and what is written to a new file of that name would go to the old.
@@ -240,6 +240,7 @@ impl Segments {
         let first = self.start_of(from);
         for start in self.list()?.into_iter().rev().take_while(|s| *s > first) {
             self.delete(start)?;
+            self.new_names.store(true, Ordering::Release);
         }
         let Some(file) = self.open(first)? else {
             return Ok(());

@@ -259,6 +259,8 @@ impl ConsumeQueue {
             if let Some(files) = &self.ext_files {
                 files.erase_from(writer.ext.written())?;
             }
+            self.erased
+                .store(true, std::sync::atomic::Ordering::Release);
         }
         Ok(())
     }
