@@ -691,6 +691,36 @@ fn an_entry_beyond_the_log_that_a_start_dropped_does_not_come_back_after_a_clean
 }
 
 #[test]
+fn a_queue_whose_first_messages_are_lost_keeps_no_file_of_their_entries() {
+    let disk = SimulatedDisk::new();
+    let config = StoreConfig {
+        mapped_file_size_consume_queue: 60,
+        ..small_config("/s")
+    };
+    let shared: Arc<dyn Disk> = Arc::new(disk.clone());
+    let store = open_on(&config, &shared);
+    let old: Vec<_> = (0..4)
+        .map(|number| append(&store, "t", 0, &[b'0' + number]))
+        .collect();
+    let end = store.log().max_offset();
+    assert!(store.dispatcher().wait_for(end, LONG));
+    store.flush_queues().unwrap();
+    store.log_store().flush().unwrap();
+    drop(store);
+    let log = Path::new("/s/commitlog/00000000000000000000");
+    let mut bytes = disk.content(log).unwrap();
+    bytes[..old[3].physical_offset.get() as usize].fill(0);
+    disk.put(log, bytes);
+    for _ in 0..2 {
+        let store = open_on(&config, &shared);
+        let reader = store.reader();
+        assert_eq!(reader.min_offset("t", 0), QueueOffset(3));
+        assert_eq!(bodies(&store, "t", 0), ["3"]);
+        store.close().unwrap();
+    }
+}
+
+#[test]
 fn a_record_that_the_disk_forgot_is_not_served_though_no_start_looked_at_it() {
     let folder = tempfile::tempdir().unwrap();
     let config = small_config(folder.path());

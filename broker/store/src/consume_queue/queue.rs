@@ -296,6 +296,8 @@ impl ConsumeQueue {
     fn pad(&self, writer: &mut Writer, to: i64) -> Result<(), StoreError> {
         if writer.empty {
             let first = self.files.start_of(to * ENTRY) / ENTRY;
+            // Entries of messages that the log has lost may lie there.
+            self.files.delete_below(first * ENTRY)?;
             (writer.next, writer.written) = (first, first);
             self.tail.lock().from = first;
             // Set before the first entry shows: filler is never the minimum.

@@ -37,7 +37,7 @@ pub(crate) struct Segments {
     key: &'static str,
     owner: u64,
     shared: Arc<Shared>,
-    /// Whether a file was created, or one behind the end deleted, and the folder may not say so on disk yet.
+    /// Whether a file was created, or one at either end deleted, and the folder may not say so on disk yet.
     new_names: AtomicBool,
     /// Held shared while a file is opened and put among the open ones, alone while one is deleted: else a reader could
     /// leave the descriptor of a deleted file there, and what is written to a new file of that name would go to the old.
@@ -258,6 +258,15 @@ impl Segments {
             .disk
             .remove_file(&self.path(start))
             .map_err(|e| self.error("delete", start, e))
+    }
+
+    /// Deletes the files that begin below `address`.
+    pub(crate) fn delete_below(&self, address: i64) -> Result<(), StoreError> {
+        for start in self.list()?.into_iter().take_while(|s| *s < address) {
+            self.delete(start)?;
+            self.new_names.store(true, Ordering::Release);
+        }
+        Ok(())
     }
 
     /// Deletes all files and the folder.
