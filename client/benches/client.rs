@@ -1,9 +1,10 @@
 //! What the client itself costs, measured against a cluster that is up (`NAMESRV_ADDR`, or 127.0.0.1:9876):
 //!
-//! `cargo bench -p minimq-client -- send|batched|idle|latency|wake [SECONDS]`
+//! `cargo bench -p minimq-client -- send|batched|consume|idle|latency|wake [SECONDS]`
 //!
 //! `send`: 1 KiB messages, 512 under way, on one connection: rate and processor time (`HEADERS=ROCKETMQ`: binary ones).
-//! `batched`: the same, 4096 under way, put together by size and time. `wake`: a plain socket plays the whole cluster;
+//! `batched`: the same, 4096 under way, put together by size and time. `consume`: what was sent in so many seconds, by a
+//! handler that is ready at once. `wake`: a plain socket plays the whole cluster;
 //! from its answer to a pull it held, to the handler. `idle`: a consumer of 100 queues that
 //! gets nothing. `latency`: one message at a time, from the send to the handler.
 
@@ -126,6 +127,44 @@ async fn send(client: &Client, seconds: Duration, batched: bool) -> Result<()> {
         1e6 * used / count
     );
     println!("{}", threads()?);
+    Ok(())
+}
+
+async fn consume(client: &Client, seconds: Duration) -> Result<()> {
+    let topic = topic(client, 8).await?;
+    let producer = client
+        .producer("client-bench")
+        .batching(Batching::default());
+    let producer = producer.build().await?;
+    let (body, end) = (
+        bytes::Bytes::from(vec![b'x'; 1024]),
+        Instant::now() + seconds,
+    );
+    let message = || Message::new(&*topic, body.clone());
+    let count = many(|| producer.send_batched(message()), 4096, end).await?;
+    let arrived = Arc::new(AtomicU64::new(0));
+    let handled = arrived.clone();
+    let (begun, before) = (Instant::now(), cpu()?);
+    let consumer = client
+        .push_consumer("client-bench-consume")
+        .subscribe(&topic, Filter::all())
+        .start_from(StartFrom::Beginning)
+        .run(move |_| {
+            handled.fetch_add(1, Ordering::Relaxed);
+            async {}
+        })
+        .await?;
+    while arrived.load(Ordering::Relaxed) < count {
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let (time, used) = (begun.elapsed().as_secs_f64(), cpu()? - before);
+    println!(
+        "consume 1 KiB, {count} messages of 8 queues: {:.0} messages/s, {:.0} % of a core, {:.2} CPU seconds a million",
+        count as f64 / time,
+        100.0 * used / time,
+        1e6 * used / count as f64
+    );
+    consumer.shutdown().await;
     Ok(())
 }
 
@@ -262,9 +301,12 @@ async fn main() -> Result<()> {
     match mode {
         "send" => send(&client, seconds, false).await?,
         "batched" => send(&client, seconds, true).await?,
+        "consume" => consume(&client, seconds).await?,
         "idle" => idle(&client, seconds).await?,
         "latency" => latency(&client, seconds).await?,
-        _ => println!("usage: cargo bench -p minimq-client -- send|idle|latency [SECONDS]"),
+        _ => println!(
+            "usage: cargo bench -p minimq-client -- send|batched|consume|idle|latency|wake [SECONDS]"
+        ),
     }
     client.shutdown().await;
     Ok(())

@@ -1,5 +1,6 @@
 //! What can go wrong, and whether trying again makes sense.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use minimq_protocol::code::response;
@@ -10,7 +11,7 @@ use minimq_remoting::{CallError, TlsError};
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// Why a call of this library failed.
-#[derive(Debug, thiserror::Error)]
+#[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// No name server was given, neither to the builder nor in `NAMESRV_ADDR`.
@@ -155,7 +156,7 @@ pub enum Error {
         /// What was tried.
         what: String,
         /// The system's reason.
-        source: std::io::Error,
+        source: Arc<std::io::Error>,
     },
 }
 
@@ -222,6 +223,14 @@ impl Error {
             }
             Error::SendFailed { source, .. } => source.code(),
             _ => None,
+        }
+    }
+
+    /// For what failed in the way of files or sockets.
+    pub(crate) fn io(what: impl Into<String>, source: std::io::Error) -> Self {
+        Error::Io {
+            what: what.into(),
+            source: Arc::new(source),
         }
     }
 
@@ -357,7 +366,7 @@ mod tests {
             Error::Closed,
             Error::Io {
                 what: text(),
-                source: std::io::Error::other("x"),
+                source: std::io::Error::other("x").into(),
             },
         ];
         for error in never {

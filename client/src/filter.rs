@@ -65,9 +65,8 @@ impl Filter {
     /// As [`wasm`](Self::wasm), from a file in binary or text form.
     pub fn wasm_file(path: impl AsRef<Path>) -> Result<Self> {
         let path = path.as_ref();
-        let module = std::fs::read(path).map_err(|source| Error::Io {
-            what: format!("reading the filter {}", path.display()),
-            source,
+        let module = std::fs::read(path).map_err(|source| {
+            Error::io(format!("reading the filter {}", path.display()), source)
         })?;
         Ok(Self::wasm(module))
     }

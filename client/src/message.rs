@@ -93,6 +93,11 @@ impl Message {
         self.delay_level > 0
     }
 
+    /// Delayed ones and those to retry topics go alone.
+    pub(crate) fn may_be_batched(&self) -> bool {
+        !self.is_delayed() && !self.topic.starts_with(names::RETRY_PREFIX)
+    }
+
     pub(crate) fn waits(&self) -> bool {
         !self.no_wait
     }

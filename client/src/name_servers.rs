@@ -128,10 +128,7 @@ pub(crate) async fn fetch_endpoint(url: &str, timeout: Duration) -> Result<Strin
     } else {
         format!("{host}:80")
     };
-    let io = |source| Error::Io {
-        what: format!("asking {url} for name servers"),
-        source,
-    };
+    let io = |source| Error::io(format!("asking {url} for name servers"), source);
     let exchange = async {
         let mut stream = TcpStream::connect(&addr).await.map_err(io)?;
         let request = format!("GET {path} HTTP/1.0\r\nHost: {host}\r\nConnection: close\r\n\r\n");

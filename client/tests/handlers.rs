@@ -341,3 +341,55 @@ async fn a_body_that_would_become_too_large_is_left_out() {
     assert!(seen.bodies()[0].starts_with('y'));
     consumer.shutdown().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn handlers_that_wait_for_nothing_share_a_task() {
+    let fake = Fake::start("broker-a").await;
+    let client = fake.client().await;
+    let tasks: Arc<Mutex<Vec<tokio::task::Id>>> = Arc::default();
+    let log = tasks.clone();
+    let consumer = reading(&client, "quick", "topic").run(move |_| {
+        let log = log.clone();
+        async move { log.lock().push(tokio::task::id()) }
+    });
+    let consumer = consumer.await.unwrap();
+    // Not all do: one that was interrupted is taken for slow.
+    eventually("some share one", async || {
+        tasks.lock().clear();
+        fake.deliver("topic", &["x"; 10]).await;
+        eventually("all are handled", async || tasks.lock().len() == 10).await;
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        let tasks = tasks.lock();
+        tasks.windows(2).any(|two| two[0] == two[1])
+    })
+    .await;
+    consumer.shutdown().await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn handlers_that_hold_their_thread_up_run_on_several() {
+    let fake = Fake::start("broker-a").await;
+    let client = fake.client().await;
+    let (running, most, ended) = (
+        AtomicUsize::new(0),
+        Arc::new(AtomicUsize::new(0)),
+        Arc::new(AtomicUsize::new(0)),
+    );
+    let (seen, done) = (most.clone(), ended.clone());
+    let consumer = reading(&client, "slow", "topic").run(move |_| {
+        let now = running.fetch_add(1, Ordering::SeqCst) + 1;
+        seen.fetch_max(now, Ordering::SeqCst);
+        std::thread::sleep(Duration::from_millis(50));
+        running.fetch_sub(1, Ordering::SeqCst);
+        done.fetch_add(1, Ordering::SeqCst);
+        async {}
+    });
+    let consumer = consumer.await.unwrap();
+    fake.deliver("topic", &["x"; 12]).await;
+    eventually("all are handled", async || {
+        ended.load(Ordering::SeqCst) == 12
+    })
+    .await;
+    assert!(most.load(Ordering::SeqCst) > 1);
+    consumer.shutdown().await;
+}

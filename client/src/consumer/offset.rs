@@ -126,10 +126,7 @@ impl FileOffsets {
             .await
             .map_err(io::Error::other)
             .and_then(|read| read)
-            .map_err(|source| Error::Io {
-                what: format!("reading {}", path.display()),
-                source,
-            })?;
+            .map_err(|source| Error::io(format!("reading {}", path.display()), source))?;
         Ok(Self {
             path,
             state: Mutex::new(FileState {
@@ -170,10 +167,7 @@ impl FileOffsets {
             .and_then(|written| written);
         written.map_err(|source| {
             self.state.lock().changed = true;
-            Error::Io {
-                what: format!("writing {}", self.path.display()),
-                source,
-            }
+            Error::io(format!("writing {}", self.path.display()), source)
         })
     }
 }

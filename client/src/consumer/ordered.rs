@@ -38,11 +38,10 @@ pub(super) async fn work(engine: Arc<Engine>, queue: Arc<AssignedQueue>, handler
             }
         };
         watched.end(end);
-        engine.stats.consumed(
-            &queue.queue.topic,
-            outcome == OrderedOutcome::Done,
-            begun.elapsed(),
-        );
+        let done = usize::from(outcome == OrderedOutcome::Done);
+        engine
+            .stats
+            .consumed(&queue.queue.topic, [done, 1 - done], begun.elapsed());
         let rest = match outcome {
             OrderedOutcome::Done => {
                 queue.finish(offset);

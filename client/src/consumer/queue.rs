@@ -90,7 +90,17 @@ impl AssignedQueue {
 
     /// A message is finished: it may be committed past, and there is room for another.
     pub(crate) fn finish(&self, offset: i64) {
-        self.messages.lock().finish(offset);
+        self.finish_all([offset]);
+    }
+
+    /// As [`finish`](Self::finish), of several.
+    pub(crate) fn finish_all(&self, offsets: impl IntoIterator<Item = i64>) {
+        {
+            let mut messages = self.messages.lock();
+            offsets
+                .into_iter()
+                .for_each(|offset| messages.finish(offset));
+        }
         self.freed.notify_one();
     }
 

@@ -18,7 +18,7 @@ struct Sums {
     pull_ms: u64,
     done: u64,
     failed: u64,
-    consume_ms: u64,
+    consume_time: Duration,
 }
 
 #[derive(Debug, Default)]
@@ -105,17 +105,19 @@ impl Stats {
         self.add(second, topic, change, 0);
     }
 
-    pub(crate) fn consumed(&self, topic: &str, done: bool, took: Duration) {
-        self.consumed_at(self.second(), topic, done, took);
+    /// How many were done and how many failed, and the time all took together.
+    pub(crate) fn consumed(&self, topic: &str, counts: [usize; 2], took: Duration) {
+        self.consumed_at(self.second(), topic, counts, took);
     }
 
-    fn consumed_at(&self, second: u64, topic: &str, done: bool, took: Duration) {
+    fn consumed_at(&self, second: u64, topic: &str, counts: [usize; 2], took: Duration) {
+        let [done, failed] = counts.map(|count| count as u64);
         let change = |sums: &mut Sums| {
-            sums.done += u64::from(done);
-            sums.failed += u64::from(!done);
-            sums.consume_ms += millis(took);
+            sums.done += done;
+            sums.failed += failed;
+            sums.consume_time += took;
         };
-        self.add(second, topic, change, u64::from(!done));
+        self.add(second, topic, change, failed);
     }
 
     pub(crate) fn all(&self, subscribed: &[String]) -> BTreeMap<String, ConsumeStatus> {
@@ -139,7 +141,7 @@ impl Stats {
                 all.pull_ms += sums.pull_ms;
                 all.done += sums.done;
                 all.failed += sums.failed;
-                all.consume_ms += sums.consume_ms;
+                all.consume_time += sums.consume_time;
             }
             let rate = |count: u64| count as f64 / WINDOW.min(now.max(1)) as f64;
             let mean = |sum: u64, count: u64| {
@@ -159,7 +161,7 @@ impl Stats {
                     .sum(),
                 consume_failed_tps: rate(all.failed),
                 consume_ok_tps: rate(all.done),
-                consume_rt: mean(all.consume_ms, all.done + all.failed),
+                consume_rt: mean(millis(all.consume_time), all.done + all.failed),
                 pull_rt: mean(all.pull_ms, all.pulls),
                 pull_tps: rate(all.pulled),
             }
@@ -184,9 +186,9 @@ mod tests {
         let stats = Stats::default();
         for second in 1..=10 {
             stats.pulled_at(second, "t", 6, Duration::from_millis(4));
-            stats.consumed_at(second, "t", true, Duration::from_millis(2));
+            stats.consumed_at(second, "t", [1, 0], Duration::from_millis(2));
         }
-        stats.consumed_at(10, "t", false, Duration::from_millis(13));
+        stats.consumed_at(10, "t", [0, 1], Duration::from_millis(13));
         let now = stats.all_at(10, &["t".to_owned(), "u".to_owned()]);
         assert_eq!(
             (now["t"].pull_tps, now["t"].pull_rt, now["t"].consume_rt),

@@ -12,6 +12,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::batch::Batching;
+use super::collect::Batcher;
 use super::queue_choice::QueueChoice;
 use super::transaction::{Checker, TransactionState};
 use super::{Producer, Shared};
@@ -143,7 +144,8 @@ impl ProducerBuilder {
         self
     }
 
-    /// Sends that may wait for their answers at a time: 4096. Further ones wait.
+    /// Sends that may wait for their answers at a time: 4096. Further ones wait. A batch is one send; as many messages, or two
+    /// batches of them, may wait for their batch.
     pub fn max_in_flight(mut self, sends: u32) -> Self {
         self.settings.max_in_flight = sends;
         self
@@ -227,6 +229,10 @@ impl ProducerBuilder {
             checks: Arc::new(Semaphore::new(MAX_CHECKS)),
             left: AtomicBool::new(false),
             ending: CancellationToken::new(),
+            batcher: self
+                .settings
+                .batching
+                .map(|batching| Batcher::new(batching, self.settings.max_in_flight as usize)),
             batching: TaskTracker::new(),
             core: self.core,
             group,

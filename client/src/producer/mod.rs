@@ -2,6 +2,7 @@
 
 mod batch;
 mod builder;
+mod collect;
 mod queue_choice;
 mod request_reply;
 mod send;
@@ -18,7 +19,7 @@ use futures_util::future::BoxFuture;
 use minimq_protocol::Command;
 use minimq_protocol::body::MessageQueue;
 use minimq_protocol::hash::java_string_hash;
-use tokio::sync::{Semaphore, mpsc};
+use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -31,8 +32,8 @@ use crate::error::{Error, Result};
 use crate::hooks::SendHook;
 use crate::message::Message;
 use crate::trace::Tracer;
-use batch::Queued;
 use builder::Settings;
+use collect::{BatchedSend, Batcher};
 use queue_choice::QueueChoice;
 pub(crate) use send::{Outgoing, Target};
 use transaction::Checker;
@@ -81,8 +82,6 @@ pub struct Producer {
 /// Leaves the group when the last clone of a producer goes.
 struct Handle {
     shared: Arc<Shared>,
-    /// To the task that makes batches; that ends when this does.
-    batches: Option<mpsc::Sender<Queued>>,
 }
 
 /// What the clones of a producer and its tasks share.
@@ -99,9 +98,10 @@ pub(crate) struct Shared {
     checker: Option<Checker>,
     checks: Arc<Semaphore>,
     left: AtomicBool,
-    /// No more messages are collected; those that are go now.
+    batcher: Option<Batcher>,
+    /// No batch waits for its time any more.
     ending: CancellationToken,
-    /// The task that makes batches, and those that send them.
+    /// The tasks that send batches, and the one that looks for those whose time has come.
     batching: TaskTracker,
     pub(crate) hooks: Vec<Arc<dyn SendHook>>,
     tracer: Option<Arc<Tracer>>,
@@ -121,12 +121,9 @@ impl Producer {
                 entry.insert(shared.clone());
             }
         }
-        let batches = shared
-            .settings
-            .batching
-            .map(|batching| batch::start(shared.clone(), batching));
+        collect::start(&shared);
         Ok(Self {
-            handle: Arc::new(Handle { shared, batches }),
+            handle: Arc::new(Handle { shared }),
         })
     }
 
@@ -194,15 +191,12 @@ impl Producer {
     }
 
     /// Sends a message together with others given at about the same time, as [`ProducerBuilder::batching`] says. The
-    /// receipt names the message's own id and offset.
-    pub async fn send_batched(&self, message: Message) -> Result<SendReceipt> {
-        match &self.handle.batches {
-            Some(batches) if !message.is_delayed() => {
-                batch::send(self.shared(), batches, message).await
-            }
-            // Apart, so that what usually happens is small.
-            _ => Box::pin(self.send(message)).await,
-        }
+    /// receipt names the message's own id and offset. Dropping the future once it has been polled does not take the message back.
+    pub fn send_batched(
+        &self,
+        message: Message,
+    ) -> impl Future<Output = Result<SendReceipt>> + Send {
+        BatchedSend::new(self.shared(), message)
     }
 
     /// Sends a message that consumers see only after [`Transaction::commit`].
@@ -292,6 +286,7 @@ impl std::fmt::Debug for Producer {
 impl Drop for Handle {
     fn drop(&mut self) {
         let shared = self.shared.clone();
+        collect::end(&shared);
         if shared.leave() {
             let runtime = shared.core.runtime.clone();
             runtime.spawn(async move { shared.core.unregister_producer(&shared.group).await });
@@ -325,7 +320,7 @@ impl ProducerMember for Shared {
     fn stop(self: Arc<Self>) -> BoxFuture<'static, ()> {
         async move {
             let drained = async {
-                self.ending.cancel();
+                collect::end(&self);
                 self.batching.close();
                 self.batching.wait().await;
                 let all = self.settings.max_in_flight;

@@ -10,7 +10,7 @@ use minimq_protocol::header::{SendMessageRequest, SendMessageRequestV2, SendMess
 use minimq_protocol::properties::{PropertiesBuf, name as property};
 use minimq_protocol::{Command, ExtFields, name, sys_flag};
 use minimq_remoting::CallError;
-use tokio::sync::SemaphorePermit;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 
 use super::{SendReceipt, SendStatus, Shared};
@@ -67,12 +67,7 @@ impl Outgoing {
         let settings = &producer.settings;
         message.check(settings.max_message_size)?;
         name::check_send_allowed(&message.topic)?;
-        if !producer.core.settings.namespace.is_empty() {
-            message.reserve(
-                property::INSTANCE_ID,
-                producer.core.settings.namespace.clone(),
-            );
-        }
+        producer.reserve_instance(&mut message);
         let properties = message.properties(&unique_key)?;
         let mut sys_flag = 0;
         if message.reserved(property::TRAN_MSG) == Some("true") {
@@ -169,9 +164,28 @@ impl Shared {
     ) -> Result<SendReceipt> {
         let begun = Instant::now();
         let _permit = self.permit(timeout).await?;
+        self.send_begun(outgoing, target, begun, timeout).await
+    }
+
+    /// As [`send_within`](Self::send_within), in flight already.
+    pub(super) async fn send_begun(
+        &self,
+        outgoing: &Outgoing,
+        target: Target<'_>,
+        begun: Instant,
+        timeout: Duration,
+    ) -> Result<SendReceipt> {
         let mut attempts = Attempts::new(begun, timeout);
         let first = self.attempt(outgoing, &target, &mut attempts).await;
         self.go_on(outgoing, target, attempts, first).await
+    }
+
+    /// Names the client's namespace in the message, if it has one.
+    pub(super) fn reserve_instance(&self, message: &mut Message) {
+        let namespace = &self.core.settings.namespace;
+        if !namespace.is_empty() {
+            message.reserve(property::INSTANCE_ID, namespace.clone());
+        }
     }
 
     /// Waits until there is room for another send in flight.
@@ -179,22 +193,13 @@ impl Shared {
         if let Ok(permit) = self.in_flight.try_acquire() {
             return Ok(permit);
         }
-        let begun = Instant::now();
-        let in_vain = || Error::Timeout {
-            what: format!(
+        let what = || {
+            format!(
                 "all {} sends in flight were not answered",
                 self.settings.max_in_flight
-            ),
-            after: timeout,
+            )
         };
-        let permit = tokio::time::timeout(timeout, self.in_flight.acquire());
-        let permit = permit.await.map_err(|_| in_vain())?;
-        let permit = permit.map_err(|_| Error::Closed)?;
-        // With one that comes as the time is over a message would leave whose answer nobody waits for.
-        if begun.elapsed() + SHORT >= timeout {
-            return Err(in_vain());
-        }
-        Ok(permit)
+        acquire(&self.in_flight, timeout, what).await
     }
 
     /// Makes further attempts after the last one came to `result`.
@@ -468,6 +473,27 @@ impl Shared {
         }
         Err(failed.map_or(Error::Closed, Error::Call))
     }
+}
+
+/// Waits for a permit; `what` did not happen if none comes in time.
+pub(super) async fn acquire(
+    semaphore: &Semaphore,
+    timeout: Duration,
+    what: impl Fn() -> String,
+) -> Result<SemaphorePermit<'_>> {
+    let begun = Instant::now();
+    let in_vain = || Error::Timeout {
+        what: what(),
+        after: timeout,
+    };
+    let permit = tokio::time::timeout(timeout, semaphore.acquire());
+    let permit = permit.await.map_err(|_| in_vain())?;
+    let permit = permit.map_err(|_| Error::Closed)?;
+    // With one that comes as the time is over a message would leave whose answer nobody waits for.
+    if begun.elapsed() + SHORT >= timeout {
+        return Err(in_vain());
+    }
+    Ok(permit)
 }
 
 impl Attempts {

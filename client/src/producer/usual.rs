@@ -27,8 +27,8 @@ use crate::message::Message;
 use crate::route::Route;
 
 thread_local! {
-    /// Properties on their way from a message into its request.
-    static PROPERTIES: RefCell<PropertiesBuf> = RefCell::default();
+    /// Properties on their way from a message into its request or batch.
+    pub(super) static PROPERTIES: RefCell<PropertiesBuf> = RefCell::default();
 }
 
 /// How messages of one topic are sent as long as neither routes nor connections change.
@@ -137,19 +137,19 @@ struct Attempt<'p> {
 }
 
 /// A unique key.
-struct Key {
+pub(super) struct Key {
     text: [u8; MAX_ID_LEN],
     len: usize,
 }
 
 impl Key {
-    fn new(shared: &Shared, now: i64) -> Self {
+    pub(super) fn new(shared: &Shared, now: i64) -> Self {
         let mut text = [0; MAX_ID_LEN];
         let len = shared.core.unique_keys.write(now, &mut text).len();
         Self { text, len }
     }
 
-    fn as_str(&self) -> &str {
+    pub(super) fn as_str(&self) -> &str {
         let text = self.text.get(..self.len).unwrap_or_default();
         std::str::from_utf8(text).unwrap_or_default()
     }
