@@ -321,6 +321,8 @@ impl World {
             Work::FlushQueues => self.store().flush_queues(),
             Work::DeleteTopic(topic) => self.store().delete_topic(TOPICS[*topic]).map(drop),
             Work::Clean => {
+                // A file that goes before it is on disk may come back by its name alone, and is marked damaged then.
+                self.store().log_store().flush()?;
                 self.store().log().delete_oldest_file()?;
                 self.store().cleaner().round();
                 Ok(())
