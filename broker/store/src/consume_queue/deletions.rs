@@ -41,12 +41,17 @@ impl Default for ByOthers {
 }
 
 impl Deletions {
-    /// By a list of queues that the checkpoint vouches for. `known`: all queues, of the list and on disk.
+    /// By a list of queues that the checkpoint vouches for, and the queues on disk.
     pub(super) fn listed(
         checkpoint: &CheckpointContent,
         catalogue: &Catalogue,
-        known: QueueNames,
+        on_disk: QueueNames,
     ) -> Self {
+        let mut known = on_disk;
+        for lost in catalogue.lost() {
+            let queues = known.entry(lost.topic.as_str().into()).or_default();
+            queues.insert(lost.queue_id);
+        }
         let flushed = checkpoint.flushed_offset.unwrap_or(0);
         let entered = checkpoint.entered_offset.or(checkpoint.dispatched_offset);
         Self {
@@ -71,13 +76,8 @@ impl Deletions {
     pub(crate) fn read(text: &str, checkpoint: &CheckpointContent, on_disk: QueueNames) -> Self {
         let mut catalogue = Catalogue::new(Path::new(""));
         catalogue.take_in(text, |_, _| false);
-        let mut known = on_disk;
-        for lost in catalogue.lost() {
-            let queues = known.entry(lost.topic.as_str().into()).or_default();
-            queues.insert(lost.queue_id);
-        }
         catalogue.end_begun_deletions();
-        Self::listed(checkpoint, &catalogue, known)
+        Self::listed(checkpoint, &catalogue, on_disk)
     }
 
     /// Whether a record counts for nothing.

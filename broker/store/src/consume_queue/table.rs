@@ -198,16 +198,12 @@ impl ConsumeQueues {
 
     /// What was read of deleted topics, by a checkpoint that vouches for it.
     pub(crate) fn deletions(&self, checkpoint: &CheckpointContent) -> Deletions {
-        let mut known = QueueNames::new();
-        let mut add = |topic: &str, id| known.entry(topic.into()).or_default().insert(id);
+        let mut on_disk = QueueNames::new();
         for queue in self.all() {
-            add(queue.topic(), queue.queue_id());
+            let queues = on_disk.entry(queue.topic().into()).or_default();
+            queues.insert(queue.queue_id());
         }
-        let catalogue = self.catalogue.lock();
-        for lost in catalogue.lost() {
-            add(&lost.topic, lost.queue_id);
-        }
-        Deletions::listed(checkpoint, &catalogue, known)
+        Deletions::listed(checkpoint, &self.catalogue.lock(), on_disk)
     }
 
     /// Whether files of a queue are gone, or were of no use, so that the whole log has to be looked at for its records.
