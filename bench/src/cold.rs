@@ -3,19 +3,20 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow, bail};
 use minimq_protocol::code::response;
 use minimq_protocol::header::PullMessageResponse;
 use rustix::fs::{Advice, fadvise};
 
 use crate::frames::{FIRST_OPAQUE, Requests, count_records};
-use crate::measure::{Meter, Report};
+use crate::measure::Report;
 use crate::options::{ColdOptions, Common, SendOptions};
 use crate::peer::{Peer, Poller};
 use crate::pull::head_and_body;
-use crate::send::{self, Phases, Schedule, Senders};
+use crate::send;
 
 /// Messages of a pull at most.
 const MAX: u16 = 32;
@@ -100,7 +101,9 @@ impl<'l> Reader<'l> {
         }
         if self.ended >= self.load.common.queues {
             self.ended = 0;
-            self.load.store.as_deref().map_or(Ok(()), drop_pages)?;
+            if let Some(store) = &self.load.store {
+                drop_pages(store, &self.topic)?;
+            }
         }
         self.peer.flush()
     }
@@ -112,26 +115,37 @@ fn put_pull(requests: &Requests, topic: &str, (id, offset): (i32, i64), out: &mu
     out.extend_from_slice(&command.to_frame());
 }
 
-/// Has the kernel forget what it keeps of a store's log and queues, so that reading them goes to the disk.
-fn drop_pages(store: &Path) -> anyhow::Result<()> {
-    for folder in ["commitlog", "consumequeue"] {
-        drop_pages_under(&store.join(folder))?;
-    }
-    Ok(())
+/// Has the kernel forget what it keeps of a store's log and of a topic's queues, so that reading them goes to the disk.
+fn drop_pages(store: &Path, topic: &str) -> anyhow::Result<()> {
+    for_each_file(store, topic, &|file| {
+        Ok(fadvise(file, 0, None, Advice::DontNeed)?)
+    })
 }
 
-fn drop_pages_under(path: &Path) -> anyhow::Result<()> {
+/// Opens each file of the log and of a topic's queues.
+fn for_each_file(
+    store: &Path,
+    topic: &str,
+    act: &dyn Fn(&File) -> std::io::Result<()>,
+) -> anyhow::Result<()> {
+    for_each_file_under(&store.join("commitlog"), act)?;
+    for_each_file_under(&store.join("consumequeue").join(topic), act)
+}
+
+fn for_each_file_under(
+    path: &Path,
+    act: &dyn Fn(&File) -> std::io::Result<()>,
+) -> anyhow::Result<()> {
     let describe = || path.display().to_string();
     if path.is_dir() {
         for entry in std::fs::read_dir(path).with_context(describe)? {
-            drop_pages_under(&entry.with_context(describe)?.path())?;
+            for_each_file_under(&entry.with_context(describe)?.path(), act)?;
         }
         return Ok(());
     }
-    let file = File::open(path).with_context(describe)?;
-    // Only what is on the disk can be dropped.
-    file.sync_data().with_context(describe)?;
-    fadvise(&file, 0, None, Advice::DontNeed).with_context(describe)
+    File::open(path)
+        .and_then(|file| act(&file))
+        .with_context(describe)
 }
 
 /// Runs the load: fills queues, then sends.
@@ -139,69 +153,52 @@ pub fn run(load: &ColdOptions) -> anyhow::Result<Cold> {
     let common = &load.common;
     let topic = format!("{}Cold", common.topic);
     if load.prefill > 0 {
-        send::fill(&sending(common, &topic), load.prefill)?;
+        send::fill(&sending(common, &topic, None), load.prefill)?;
     }
-    load.store.as_deref().map_or(Ok(()), drop_pages)?;
+    if let Some(store) = &load.store {
+        // Only what is on the disk can be dropped.
+        for_each_file(store, &topic, &|file| file.sync_data())?;
+        drop_pages(store, &topic)?;
+    }
 
-    let mut senders = Senders::connect(&sending(common, &common.topic))?;
-    let mut poller = Poller::new()?;
-    senders.watch(&poller, 0)?;
-    let mut reader = match load.alone {
-        true => None,
-        false => Some(Reader::connect(load, topic)?),
-    };
-    if let Some(reader) = &mut reader {
-        poller.add_peer(&reader.peer, senders.len())?;
-        reader.begin()?;
+    // A thread of its own: what the reader takes is no part of the senders' time.
+    let stop = AtomicBool::new(false);
+    let (report, read) = std::thread::scope(|scope| {
+        let reader = (!load.alone).then(|| scope.spawn(|| read_until(load, topic, &stop)));
+        let report = send::run(&sending(common, &common.topic, Some(load.rate)));
+        stop.store(true, Ordering::Relaxed);
+        let read = match reader.map(std::thread::ScopedJoinHandle::join) {
+            None => Ok(0),
+            Some(Ok(read)) => read,
+            Some(Err(_)) => Err(anyhow!("the consumer of old messages panicked")),
+        };
+        (report, read)
+    });
+    let (mut report, read) = (report?, read?);
+    if !load.alone {
+        if read == 0 {
+            bail!("the consumer got no message");
+        }
+        report.what = "send at a fixed rate, beside a consumer of old messages";
     }
-    let mut meter = Meter::new(common.pid)?;
-    let mut schedule = Schedule::new(load.rate);
-    let mut phases = Phases::new(common);
-    let mut connection = 0;
-    let mut ready = Vec::new();
-    loop {
-        let now = Instant::now();
-        if !phases.goes_on(now, &mut meter)? {
-            break;
-        }
-        while let Some(meant) = schedule.due(now) {
-            connection = (connection + 1) % senders.len();
-            if !senders.put(connection, meant, None) {
-                schedule.put_back(meant);
-                break;
-            }
-            senders.flush(connection)?;
-        }
-        let left = schedule.left(Instant::now());
-        ready.clear();
-        ready.extend(poller.wait(left.min(Duration::from_millis(100)))?);
-        // Answers first: what the reader takes of this thread is no part of their time.
-        let connections = senders.len();
-        for number in ready.iter().filter(|number| **number < connections) {
-            senders.take_answers(*number, &mut meter)?;
-            senders.flush(*number)?;
-        }
-        if let Some(reader) = &mut reader
-            && ready.contains(&connections)
-        {
+    Ok(Cold { report, read })
+}
+
+/// Reads old messages until told to stop; gives how many.
+fn read_until(load: &ColdOptions, topic: String, stop: &AtomicBool) -> anyhow::Result<u64> {
+    let mut reader = Reader::connect(load, topic)?;
+    let mut poller = Poller::new()?;
+    poller.add_peer(&reader.peer, 0)?;
+    reader.begin()?;
+    while !stop.load(Ordering::Relaxed) {
+        if poller.wait(Duration::from_millis(100))?.next().is_some() {
             reader.go_on()?;
         }
     }
-    let read = reader.as_ref().map_or(0, |reader| reader.read);
-    if reader.is_some() && read == 0 {
-        bail!("the consumer got no message");
-    }
-    let what = match load.alone {
-        true => "send at a fixed rate, alone",
-        false => "send at a fixed rate, beside a consumer of old messages",
-    };
-    Ok(Cold {
-        report: meter.report(what)?,
-        read,
-    })
+    Ok(reader.read)
 }
 
-fn sending(common: &Common, topic: &str) -> SendOptions {
+fn sending(common: &Common, topic: &str, rate: Option<u32>) -> SendOptions {
     SendOptions {
         common: Common {
             topic: topic.to_owned(),
@@ -210,6 +207,6 @@ fn sending(common: &Common, topic: &str) -> SendOptions {
         in_flight: 256,
         batch: 1,
         topics: 1,
-        rate: None,
+        rate,
     }
 }

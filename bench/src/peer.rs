@@ -10,7 +10,10 @@ use bytes::Bytes;
 use minimq_protocol::frame::{self, Check, MAX_FRAME_LEN};
 use minimq_protocol::{Command, code::response};
 use rustix::event::epoll;
-use rustix::time::Timespec;
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create,
+    timerfd_settime,
+};
 
 /// Room that is always there for the next read.
 const READ_ROOM: usize = 256 * 1024;
@@ -165,19 +168,33 @@ pub fn call_once(addr: SocketAddr, command: &Command) -> anyhow::Result<Command>
 /// Waits for sockets. All are watched for both directions and told of once for each change.
 pub struct Poller {
     epoll: OwnedFd,
+    /// For waits shorter than the milliseconds in which epoll counts.
+    timer: OwnedFd,
     events: Vec<epoll::Event>,
 }
+
+/// Number of the poller's own timer.
+const TIMER: u64 = u64::MAX;
 
 impl Poller {
     /// Watches nothing yet.
     pub fn new() -> anyhow::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let timer = timerfd_create(
+            TimerfdClockId::Monotonic,
+            TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK,
+        )?;
+        let data = epoll::EventData::new_u64(TIMER);
+        let flags = epoll::EventFlags::IN | epoll::EventFlags::ET;
+        epoll::add(&epoll, &timer, data, flags)?;
         Ok(Self {
-            epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
+            epoll,
+            timer,
             events: Vec::with_capacity(1024),
         })
     }
 
-    /// Watches a socket or timer under this number.
+    /// Watches a socket under this number.
     pub fn add(&self, source: impl AsFd, number: usize) -> anyhow::Result<()> {
         let flags = epoll::EventFlags::IN | epoll::EventFlags::OUT | epoll::EventFlags::ET;
         let data = epoll::EventData::new_u64(number as u64);
@@ -191,6 +208,14 @@ impl Poller {
 
     /// Waits at most so long; gives the numbers of those with something to do.
     pub fn wait(&mut self, limit: Duration) -> anyhow::Result<impl Iterator<Item = usize>> {
+        if !limit.is_zero() {
+            let once = Itimerspec {
+                it_interval: Timespec::default(),
+                it_value: Timespec::try_from(limit)?,
+            };
+            timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once)?;
+        }
+        // Whole milliseconds, upwards: the timer comes first.
         let limit = Timespec::try_from(limit)?;
         self.events.clear();
         let room = rustix::buffer::spare_capacity(&mut self.events);
@@ -198,6 +223,31 @@ impl Poller {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error).context("cannot wait for sockets"),
         }
-        Ok(self.events.iter().map(|event| event.data.u64() as usize))
+        Ok(self
+            .events
+            .iter()
+            .map(|event| event.data.u64())
+            .filter(|number| *number != TIMER)
+            .map(|number| number as usize))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use super::*;
+
+    #[test]
+    fn a_wait_of_a_part_of_a_millisecond_is_not_rounded_up_to_one() {
+        let mut poller = Poller::new().unwrap();
+        let limit = Duration::from_micros(100);
+        let waits = (0..50).map(|_| {
+            let begun = Instant::now();
+            assert_eq!(poller.wait(limit).unwrap().count(), 0);
+            begun.elapsed()
+        });
+        let shortest = waits.min().unwrap();
+        assert!(shortest < Duration::from_micros(900), "{shortest:?}");
     }
 }

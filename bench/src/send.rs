@@ -320,7 +320,7 @@ impl Schedule {
 }
 
 /// From here on the next request's time is waited for awake.
-const NEAR: Duration = Duration::from_millis(1);
+const NEAR: Duration = Duration::from_micros(60);
 
 fn at_rate(senders: &mut Senders, load: &SendOptions, rate: u32) -> anyhow::Result<Report> {
     let mut meter = Meter::new(load.common.pid)?;
