@@ -34,7 +34,10 @@ use crate::signal::Signal;
 
 /// Pages are made ready in steps of this many bytes.
 const STEP: i64 = 1 << 20;
-/// The same under `SYNC_FLUSH`, where each step is synced.
+/// Every step ends at a multiple of this: the system then takes memory for it in pieces as large as one write of zeros
+/// ([`io::write_zeros`]), and writes back and maps a piece as a whole.
+const PIECE: i64 = 64 << 10;
+/// The same as [`STEP`] under `SYNC_FLUSH`, where each step is synced.
 const SYNCED_STEP: i64 = 4 << 20;
 /// A file or page that could not be had is tried again after this long.
 const RETRY: Duration = Duration::from_millis(200);
@@ -381,7 +384,7 @@ impl Ahead {
             return Ok(false);
         };
         let step = if self.zero_first { SYNCED_STEP } else { STEP };
-        let to = (from + step).min(target.max(from + 4096)).min(file.end());
+        let to = whole_pieces((from + step).min(target)).min(file.end());
         if self.zero_first {
             self.zero(&file, to)?;
         }
@@ -425,6 +428,11 @@ impl Ahead {
     }
 }
 
+/// The next multiple of [`PIECE`].
+fn whole_pieces(at: i64) -> i64 {
+    at.saturating_add(PIECE - 1) / PIECE * PIECE
+}
+
 fn write_zeros(file: &LogFile, from: i64, to: i64) -> Result<(), Refusal> {
     let (from, len) = (file.within(from), u64::try_from(to - from).unwrap_or(0));
     io::write_zeros(&*file.file, from, len).map_err(|error| not_ready(file, &error))
@@ -455,5 +463,18 @@ fn refusal_of(error: StoreError) -> Refusal {
             reason: other.to_string(),
             until_restart: false,
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_end_at_whole_pieces() {
+        assert_eq!(
+            [0, 1, PIECE - 1, PIECE, PIECE + 1, i64::MAX].map(whole_pieces),
+            [0, PIECE, PIECE, PIECE, 2 * PIECE, i64::MAX / PIECE * PIECE]
+        );
     }
 }
