@@ -2,7 +2,7 @@
 
 use minimq_protocol::hash::tags_code;
 use minimq_protocol::message::RecordRef;
-use minimq_protocol::properties::name;
+use minimq_protocol::properties::{Properties, name};
 
 use crate::delay_level::DelayLevels;
 use crate::offset::{PhysicalOffset, QueueOffset};
@@ -11,9 +11,31 @@ const TAGS: &[u8] = name::TAGS.as_bytes();
 const KEYS: &[u8] = name::KEYS.as_bytes();
 const UNIQ_KEY: &[u8] = name::UNIQ_KEY.as_bytes();
 
+/// The properties that queues and index look at.
+#[derive(Debug, Default)]
+pub(crate) struct Marks<'a> {
+    pub(crate) tags: Option<&'a [u8]>,
+    pub(crate) keys: Option<&'a [u8]>,
+    pub(crate) uniq_key: Option<&'a [u8]>,
+}
+
+impl<'a> Marks<'a> {
+    /// Finds them in one walk; of a doubled name the last value counts.
+    pub(crate) fn look_at(&mut self, properties: &'a [u8]) {
+        for (name, value) in Properties::from_bytes(properties).iter_bytes() {
+            match name {
+                TAGS => self.tags = Some(value),
+                KEYS => self.keys = Some(value),
+                UNIQ_KEY => self.uniq_key = Some(value),
+                _ => {}
+            }
+        }
+    }
+}
+
 /// One record of the commit log as consume queues, index and held pulls need it. Borrowed from the log's bytes: nothing
 /// here outlives the dispatch of the record.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DispatchRecord<'a> {
     /// Topic as stored (of a delayed message the schedule topic).
     pub topic: &'a str,
@@ -50,24 +72,16 @@ impl<'a> DispatchRecord<'a> {
     #[must_use]
     pub fn of(record: &'a RecordRef<'_>, delay_levels: &DelayLevels) -> Self {
         let properties = record.properties();
-        let (mut tags, mut keys, mut uniq_key) = (None, None, None);
-        // One walk for all; of a doubled name the last value counts.
-        for (name, value) in properties.iter_bytes() {
-            match name {
-                TAGS => tags = Some(value),
-                KEYS => keys = Some(value),
-                UNIQ_KEY => uniq_key = Some(value),
-                _ => {}
-            }
-        }
+        let mut marks = Marks::default();
+        marks.look_at(properties.as_bytes());
         let text =
             |value: Option<&'a [u8]>| value.and_then(|value| std::str::from_utf8(value).ok());
         let (topic, store_timestamp) = (record.topic(), record.store_timestamp());
         let due = delay_levels.due_time(topic, properties, store_timestamp);
         Self {
-            tags_code: due.unwrap_or_else(|| tags_code(text(tags))),
-            keys: text(keys).unwrap_or_default(),
-            uniq_key: text(uniq_key),
+            tags_code: due.unwrap_or_else(|| tags_code(text(marks.tags))),
+            keys: text(marks.keys).unwrap_or_default(),
+            uniq_key: text(marks.uniq_key),
             properties: properties.as_bytes(),
             damaged: false,
             ..Self::damaged(record)

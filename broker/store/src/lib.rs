@@ -53,6 +53,7 @@ pub mod io;
 pub mod log_store;
 pub mod offset;
 pub mod read;
+mod recent_records;
 pub mod recovery;
 pub mod region;
 pub mod retention;

@@ -9,6 +9,7 @@ use minimq_protocol::properties::{MAX_PROPERTIES_LEN, joined_len};
 use crate::damage::is_torn;
 use crate::error::AppendError;
 use crate::offset::{PhysicalOffset, QueueOffset};
+use crate::recent_records::Digest;
 
 /// A message as the broker hands it over: topic, queue, flags and properties are final, delay and transaction rewriting
 /// is done.
@@ -74,6 +75,8 @@ pub(crate) struct Prepared {
     /// Length of its record; of a refused one 0.
     pub(crate) len: usize,
     pub(crate) body_crc: i32,
+    /// `None` of a refused one, and if it cannot be told from the message alone.
+    pub(crate) digest: Option<Digest>,
     pub(crate) refused: Option<AppendError>,
 }
 
@@ -91,6 +94,7 @@ impl AppendMessage<'_> {
             Err(refused) => Prepared {
                 len: 0,
                 body_crc: 0,
+                digest: None,
                 refused: Some(refused),
             },
             Ok(len) => {
@@ -102,6 +106,7 @@ impl AppendMessage<'_> {
                 Prepared {
                     len,
                     body_crc,
+                    digest: Digest::of(self),
                     refused: None,
                 }
             }

@@ -29,6 +29,7 @@ use crate::counters::{Counters, add, add_locked};
 use crate::error::AppendError;
 use crate::gate::Gate;
 use crate::offset::{PhysicalOffset, QueueOffset};
+use crate::recent_records::RecentRecord;
 use crate::region::RegionWriter;
 
 /// Most messages of one hold of the lock.
@@ -77,6 +78,8 @@ struct State {
     current: Option<Current>,
     queues: QueueOffsets,
     holds: u64,
+    /// Records of this hold, for those that follow the log.
+    written: Vec<RecentRecord>,
 }
 
 /// The file that is written now.
@@ -128,6 +131,7 @@ impl Appender {
                 current: current.map(|(file, writer)| Current { file, writer }),
                 queues,
                 holds: 0,
+                written: Vec::new(),
             }),
             held_since: AtomicI64::new(0),
         }
@@ -229,6 +233,7 @@ impl Appender {
         if stored > 0
             && let Some(current) = &mut state.current
         {
+            self.log.recent_records.add(&mut state.written);
             current.writer.publish();
             self.log.publish(current.at(), now);
             add_locked(&self.counters.appended_messages, stored as u64);
@@ -287,7 +292,13 @@ impl Appender {
             outcomes.extend(prepared.iter_mut().map(|prepared| Err(own(prepared))));
             return Placed::Refused;
         }
-        let (Some(current), queues) = (&mut state.current, &mut state.queues) else {
+        let State {
+            current: Some(current),
+            queues,
+            written: records,
+            ..
+        } = state
+        else {
             return Placed::NoRoom;
         };
         for (message, prepared) in messages.iter().zip(prepared.iter()) {
@@ -312,6 +323,10 @@ impl Appender {
                 "{written:?}"
             );
             current.writer.advance(prepared.len);
+            records.extend(prepared.digest.and_then(|digest| {
+                let place = (physical_offset, prepared.len);
+                RecentRecord::of(message, digest, place, queue_offset, now)
+            }));
             *next += i64::from(in_queue);
             outcomes.push(Ok(AppendResult {
                 physical_offset: PhysicalOffset(physical_offset),

@@ -30,6 +30,7 @@ use crate::counters::{Counters, add};
 use crate::error::StoreError;
 use crate::io::Disk;
 use crate::offset::PhysicalOffset;
+use crate::recent_records::RecentRecords;
 use crate::region::Published;
 use crate::signal::Signal;
 
@@ -50,6 +51,7 @@ pub struct CommitLog {
     pub(crate) disk: Arc<dyn Disk>,
     pub(crate) folders: LogFolders,
     pub(crate) counters: Arc<Counters>,
+    pub(crate) recent_records: RecentRecords,
     file_size: i64,
     hot_window: i64,
     sync_flush: bool,
@@ -81,6 +83,7 @@ impl CommitLog {
             disk,
             folders: LogFolders::of(config),
             counters,
+            recent_records: RecentRecords::default(),
             file_size: config.mapped_file_size_commit_log as i64,
             hot_window: i64::try_from(config.hot_window_bytes).unwrap_or(i64::MAX),
             sync_flush: config.flush_disk_type == FlushDiskType::SyncFlush,

@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use minimq_protocol::message::MIN_RECORD_LEN;
+use minimq_protocol::message::{MIN_RECORD_LEN, RecordRef};
 
 use crate::commit_log::CommitLog;
 use crate::commit_log::scanner::{LogScanner, Step};
@@ -13,6 +13,7 @@ use crate::delay_level::DelayLevels;
 use crate::dispatch_record::DispatchRecord;
 use crate::error::StoreError;
 use crate::offset::PhysicalOffset;
+use crate::recent_records::RecentCursor;
 
 /// Bytes of the log in a batch: enough that one write a queue covers many entries, little enough that the bytes are
 /// still in a core's cache when they are looked at a second time.
@@ -25,6 +26,7 @@ pub(super) struct Follower {
     damage: Arc<DamageList>,
     delay_levels: Arc<DelayLevels>,
     scanner: LogScanner,
+    recent: RecentCursor,
 }
 
 /// How a batch ended.
@@ -48,6 +50,7 @@ impl Follower {
             log,
             damage,
             delay_levels,
+            recent: RecentCursor::default(),
         }
     }
 
@@ -66,6 +69,7 @@ impl Follower {
         // Cleaning may have overtaken us.
         let from = from.max(self.log.min_offset().get());
         self.scanner.seek(from);
+        self.recent.seek(from);
         let end = limit.min(from.saturating_add(BATCH_BYTES));
         loop {
             let at = self.scanner.position();
@@ -73,6 +77,10 @@ impl Follower {
                 return Ok(Batch::Until(at));
             }
             if let Some(end) = self.closed_part(at) {
+                self.scanner.seek(end);
+                continue;
+            }
+            if let Some(end) = self.take_recent(at, limit, &mut take)? {
                 self.scanner.seek(end);
                 continue;
             }
@@ -127,6 +135,36 @@ impl Follower {
             };
             self.scanner.seek(next);
         }
+    }
+
+    /// Gives `take` the record at `at` if it is one of those that were just appended and ends at or below `limit`; gives its
+    /// end.
+    fn take_recent(
+        &mut self,
+        at: i64,
+        limit: i64,
+        take: &mut impl FnMut(&DispatchRecord<'_>) -> Result<(), StoreError>,
+    ) -> Result<Option<i64>, StoreError> {
+        let Some(recent) = self.recent.at(&self.log.recent_records, at) else {
+            return Ok(None);
+        };
+        if recent.end() > limit || self.damage.contains(PhysicalOffset(at)) {
+            return Ok(None);
+        }
+        let bytes = self.scanner.peek(at, recent.size())?;
+        let Some(record) = recent.read(bytes) else {
+            return Ok(None);
+        };
+        debug_assert_eq!(
+            Some(record),
+            RecordRef::parse_slice(bytes)
+                .ok()
+                .as_ref()
+                .map(|record| DispatchRecord::of(record, &self.delay_levels)),
+            "what the append knew is what the record says"
+        );
+        take(&record)?;
+        Ok(Some(recent.end()))
     }
 
     /// Where the part without records that holds `at` ends, if there is one: it may not even be readable.
