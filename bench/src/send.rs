@@ -373,6 +373,7 @@ mod tests {
         let ms = |n| begin + Duration::from_millis(n);
         let due: Vec<_> = std::iter::from_fn(|| schedule.due(later)).collect();
         assert_eq!(due, [ms(0), ms(1), ms(2), ms(3)]);
-        assert_eq!(schedule.left(later), Duration::ZERO);
+        assert_eq!(schedule.left(later), Duration::from_micros(500) - NEAR);
+        assert_eq!(schedule.left(ms(4) - NEAR / 2), Duration::ZERO);
     }
 }
