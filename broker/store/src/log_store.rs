@@ -49,7 +49,7 @@ pub struct LogStore {
     counters: Arc<Counters>,
     report: RecoveryReport,
     next_file_timeout: Duration,
-    ahead_thread: Mutex<Option<JoinHandle<()>>>,
+    ahead_threads: Mutex<Vec<JoinHandle<()>>>,
     threads: Mutex<Vec<JoinHandle<()>>>,
     lock: Mutex<Option<Box<dyn Any + Send + Sync>>>,
 }
@@ -191,7 +191,7 @@ impl LogStore {
             scanned.queues,
         );
         mark_running(&*disk, &root)?;
-        let ahead_thread = ahead.start()?;
+        let ahead_threads = ahead.start()?;
         let threads = flusher.start()?;
         Ok(Self {
             disk,
@@ -206,7 +206,7 @@ impl LogStore {
             counters,
             report: scanned.report,
             next_file_timeout: Duration::from_millis(config.next_file_timeout_ms),
-            ahead_thread: Mutex::new(Some(ahead_thread)),
+            ahead_threads: Mutex::new(ahead_threads),
             threads: Mutex::new(threads),
             lock: Mutex::new(Some(lock)),
         })
@@ -417,9 +417,8 @@ impl LogStore {
         self.gate.close();
         self.appender.close();
         self.ahead.stop();
-        if let Some(thread) = self.ahead_thread.lock().take() {
-            join(thread);
-        }
+        let threads = std::mem::take(&mut *self.ahead_threads.lock());
+        threads.into_iter().for_each(join);
         self.ahead.remove_spare()
     }
 
@@ -449,7 +448,7 @@ impl LogStore {
     fn stop_threads(&self) {
         self.ahead.stop();
         self.flusher.stop();
-        let ahead = self.ahead_thread.lock().take();
+        let ahead = std::mem::take(&mut *self.ahead_threads.lock());
         let others = std::mem::take(&mut *self.threads.lock());
         ahead.into_iter().chain(others).for_each(join);
     }

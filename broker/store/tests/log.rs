@@ -497,6 +497,38 @@ fn a_failed_sync_of_the_next_file_shuts_the_store_as_one_of_the_current_does() {
 }
 
 #[test]
+fn pages_are_made_ready_while_making_the_next_file_hangs() {
+    let (raw, disk) = simulated();
+    let config = StoreConfig {
+        mapped_file_size_commit_log: 4 << 20,
+        max_message_size: 1 << 20,
+        populate_idle_bytes: 64 << 10,
+        populate_load_bytes: 64 << 10,
+        ..small_config("/s")
+    };
+    let (log, _) = open(&config, &disk);
+    append_one(&log, message("T", 0, b"", "")).unwrap();
+    eventually("the second file is made", || {
+        log.counters().files_made.load(Ordering::Relaxed) == 2
+    });
+    raw.hold_syncs(true);
+    let body = vec![7; 200 << 10];
+    // The first file and most of the second, while the third is being made.
+    let mut end = 0;
+    while end < 7 << 20 {
+        end = append_one(&log, message("T", 0, &body, ""))
+            .unwrap()
+            .end()
+            .get();
+    }
+    assert_eq!(log.counters().files_made.load(Ordering::Relaxed), 2);
+    raw.hold_syncs(false);
+    eventually("the third file is made", || {
+        log.counters().files_made.load(Ordering::Relaxed) == 3
+    });
+}
+
+#[test]
 fn a_sync_that_hangs_is_told_as_running_when_the_time_is_up() {
     let (raw, disk) = simulated();
     let config = StoreConfig {

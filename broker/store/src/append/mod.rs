@@ -365,7 +365,7 @@ impl Appender {
         if self.ahead.is_ready(end) {
             Room::Ready
         } else {
-            match self.ahead.trouble() {
+            match self.ahead.page_trouble() {
                 Some(refusal) => Room::Never(AppendError::NoNextFile(refusal)),
                 None => Room::Later,
             }
@@ -448,7 +448,7 @@ impl Appender {
             return Ok(ReplicaAppended::CrossesFile { file_end: room });
         };
         if !self.ahead.is_ready(current.at() + memory as i64) {
-            return match self.ahead.trouble() {
+            return match self.ahead.page_trouble() {
                 Some(refusal) => Err(AppendError::NoNextFile(refusal)),
                 None => Ok(ReplicaAppended::Waiting(ticket)),
             };

@@ -1,5 +1,6 @@
-//! Files and pages made ready before they are needed, by a thread of its own, so that an append never makes a file,
-//! touches a page that is not there, or waits for a disk.
+//! Files and pages made ready before they are needed, by threads of their own, so that an append never makes a file,
+//! touches a page that is not there, or waits for a disk. One makes pages ready, the other the next file: making that
+//! durable may take a second on a disk that is busy writing, and pages are needed meanwhile.
 //!
 //! One number, `ready`, says up to which offset an append may go. It reaches into the next file, the *spare*, which is
 //! allocated, durable under its name and mapped before the current one is full. How far it runs ahead follows the load:
@@ -10,7 +11,7 @@
 //! done to the spare, little by little while the current file is filled, so that no flush of the current one waits for it;
 //! only of the first file after a start, or if messages come too quickly, is it done just ahead of them.
 //!
-//! The same thread gives cold pages back, see [`CommitLog::cool`].
+//! The thread of the pages gives cold ones back, see [`CommitLog::cool`].
 
 use std::path::Path;
 use std::sync::Arc;
@@ -73,6 +74,8 @@ pub(crate) struct Ahead {
     generation: AtomicU64,
     work: Signal,
     nudged: AtomicBool,
+    /// The next file is missing.
+    spare_wanted: Signal,
     stop: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -83,8 +86,18 @@ struct State {
     spare: Option<Spare>,
     /// Where the next spare begins; `None` until a slave knows where its log begins.
     next_base: Option<i64>,
-    trouble: Option<Arc<Refusal>>,
+    /// Why pages cannot be had now.
+    page_trouble: Option<Arc<Refusal>>,
+    /// Why the next file cannot be had now.
+    spare_trouble: Option<Arc<Refusal>>,
     wakers: Vec<Waker>,
+}
+
+impl State {
+    /// Where the missing spare begins.
+    fn missing(&self) -> Option<i64> {
+        self.next_base.filter(|_| self.spare.is_none())
+    }
 }
 
 impl Ahead {
@@ -109,6 +122,7 @@ impl Ahead {
             generation: AtomicU64::new(0),
             work: Signal::default(),
             nudged: AtomicBool::new(true),
+            spare_wanted: Signal::default(),
             stop: AtomicBool::new(false),
             state: Mutex::new(State {
                 next_base,
@@ -118,23 +132,30 @@ impl Ahead {
         }
     }
 
-    /// Starts the thread.
-    pub(crate) fn start(self: &Arc<Self>) -> Result<JoinHandle<()>, StoreError> {
-        let this = Arc::clone(self);
-        std::thread::Builder::new()
-            .name("store-ahead".into())
-            .spawn(move || this.run())
-            .map_err(|error| StoreError::io("store-ahead", "start thread", error))
+    /// Starts the threads.
+    pub(crate) fn start(self: &Arc<Self>) -> Result<Vec<JoinHandle<()>>, StoreError> {
+        let start = |name: &str, run: fn(&Self)| {
+            let this = Arc::clone(self);
+            std::thread::Builder::new()
+                .name(name.into())
+                .spawn(move || run(&this))
+                .map_err(|error| StoreError::io(name, "start thread", error))
+        };
+        Ok(vec![
+            start("store-ahead", Self::run_pages)?,
+            start("store-spare", Self::run_spares)?,
+        ])
     }
 
-    /// Ends the thread soon.
+    /// Ends the threads soon.
     pub(crate) fn stop(&self) {
         self.stop.store(true, Ordering::Release);
         self.work.notify();
+        self.spare_wanted.notify();
         self.announce(|_| {});
     }
 
-    /// Removes the spare file, which holds nothing. After the thread ended.
+    /// Removes the spare file, which holds nothing. After the threads ended.
     pub(crate) fn remove_spare(&self) -> Result<(), StoreError> {
         let mut state = self.state.lock();
         let Some(spare) = &state.spare else {
@@ -177,25 +198,24 @@ impl Ahead {
         {
             state.next_base = Some(spare.file.end());
             drop(state);
+            self.spare_wanted.notify();
             self.nudge();
             return Ok(spare);
         }
-        let trouble = state.trouble.clone();
-        drop(state);
-        self.nudge();
-        Err(trouble)
+        Err(state.spare_trouble.clone())
     }
 
     /// An empty slave's log begins in the middle.
     pub(crate) fn begin_at(&self, at: i64) {
         self.state.lock().next_base = Some(at - at.rem_euclid(self.log.file_size()));
         self.ready.store(at, Ordering::Release);
+        self.spare_wanted.notify();
         self.nudge();
     }
 
-    /// Why files or pages cannot be had now.
-    pub(crate) fn trouble(&self) -> Option<Arc<Refusal>> {
-        self.state.lock().trouble.clone()
+    /// Why pages of the current file cannot be had now.
+    pub(crate) fn page_trouble(&self) -> Option<Arc<Refusal>> {
+        self.state.lock().page_trouble.clone()
     }
 
     /// A ticket for the state now; taken before looking whether there is room.
@@ -241,7 +261,26 @@ impl Ahead {
         result
     }
 
-    fn run(&self) {
+    fn run_spares(&self) {
+        while !self.stop.load(Ordering::Acquire) {
+            let missing = self.state.lock().missing();
+            match missing.map(|base| self.make_spare(base)) {
+                Some(Ok(())) => self.nudge(),
+                Some(Err(refusal)) => {
+                    self.announce(|state| state.spare_trouble = Some(Arc::new(refusal)));
+                    self.spare_wanted
+                        .wait(RETRY, || self.stop.load(Ordering::Acquire));
+                }
+                None => {
+                    self.spare_wanted.wait(QUIET, || {
+                        self.stop.load(Ordering::Acquire) || self.state.lock().missing().is_some()
+                    });
+                }
+            }
+        }
+    }
+
+    fn run_pages(&self) {
         let mut ahead = self.idle;
         let mut last_refill = Instant::now();
         while !self.stop.load(Ordering::Acquire) {
@@ -249,14 +288,14 @@ impl Ahead {
             self.log.cool();
             let pause = match self.work_once(ahead) {
                 Ok(true) => {
-                    if self.state.lock().trouble.is_some() {
-                        self.announce(|state| state.trouble = None);
+                    if self.page_trouble().is_some() {
+                        self.announce(|state| state.page_trouble = None);
                     }
                     continue;
                 }
                 Ok(false) => QUIET,
                 Err(refusal) => {
-                    self.announce(|state| state.trouble = Some(Arc::new(refusal)));
+                    self.announce(|state| state.page_trouble = Some(Arc::new(refusal)));
                     RETRY
                 }
             };
@@ -273,20 +312,10 @@ impl Ahead {
         }
     }
 
-    /// Does one piece of work; `false` if there is none.
+    /// Makes pages ready, one step; `false` if there is nothing to do. Those of the current file come first: appends wait
+    /// for the nearer ones.
     fn work_once(&self, ahead: i64) -> Result<bool, Refusal> {
-        let missing = {
-            let state = self.state.lock();
-            state.next_base.filter(|_| state.spare.is_none())
-        };
-        // Pages of the current file come before the next file: appends wait for the nearer one.
-        if self.populate(ahead)? {
-            return Ok(true);
-        }
-        match missing {
-            Some(base) => self.make_spare(base).map(|()| true),
-            None => self.zero_spare(),
-        }
+        Ok(self.populate(ahead)? || self.zero_spare()?)
     }
 
     /// Under `SYNC_FLUSH`: writes the next part of the spare, in step with how much of the current file is used; `false`
@@ -355,7 +384,7 @@ impl Ahead {
                     if state.next_base == Some(base) {
                         state.spare = spare;
                     }
-                    state.trouble = None;
+                    state.spare_trouble = None;
                 });
                 Ok(())
             }
