@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures_util::FutureExt;
 use futures_util::future::join_all;
+use minimq_client::hooks::{SendHook, Sending};
 use minimq_client::{Batching, Client, Error, Message, Producer, SendReceipt};
 use minimq_protocol::Command;
 use minimq_protocol::batch::records;
@@ -308,10 +309,36 @@ async fn senders_wait_while_too_much_waits() {
     let crowded = |error: &Error| matches!(error, Error::Timeout { .. });
     assert!(errors[2..6].iter().all(crowded), "{errors:?}");
     assert!(errors[6].to_string().contains("room"), "{errors:?}");
-    // There is room again.
+    // There is room again, and each batch that leaves makes as much as it took.
     fake.script(request::SEND_BATCH_MESSAGE, |_| Reply::Usual);
+    for _ in 0..10 {
+        let sent = send(&producer, vec![message("x"), message("y")]).await;
+        assert!(sent.iter().all(Result::is_ok), "{sent:?}");
+    }
+}
+
+struct Panics;
+
+impl SendHook for Panics {
+    fn before(&self, _sending: &Sending<'_>) -> Result<(), String> {
+        panic!("a hook of the application is wrong");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_batch_hears_of_its_end_even_if_a_hook_panics() {
+    let (_fake, client) = start().await;
+    let two = Batching {
+        max_messages: 2,
+        ..NEVER
+    };
+    let builder = client.producer("panics").batching(two).hook(Panics);
+    let producer = builder.build().await.unwrap();
     let sent = send(&producer, vec![message("x"), message("y")]).await;
-    assert!(sent.iter().all(Result::is_ok));
+    assert!(
+        sent.iter().all(|sent| matches!(sent, Err(Error::Closed))),
+        "{sent:?}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
