@@ -168,7 +168,7 @@ pub fn call_once(addr: SocketAddr, command: &Command) -> anyhow::Result<Command>
 /// Waits for sockets. All are watched for both directions and told of once for each change.
 pub struct Poller {
     epoll: OwnedFd,
-    /// For waits shorter than the milliseconds in which epoll counts.
+    /// For waits that end between the milliseconds in which epoll counts.
     timer: OwnedFd,
     events: Vec<epoll::Event>,
 }
@@ -208,14 +208,14 @@ impl Poller {
 
     /// Waits at most so long; gives the numbers of those with something to do.
     pub fn wait(&mut self, limit: Duration) -> anyhow::Result<impl Iterator<Item = usize>> {
-        if !limit.is_zero() {
+        // Epoll rounds up to whole milliseconds: the timer comes before. Waits that are whole cost no further call.
+        if !limit.subsec_nanos().is_multiple_of(1_000_000) {
             let once = Itimerspec {
                 it_interval: Timespec::default(),
                 it_value: Timespec::try_from(limit)?,
             };
             timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &once)?;
         }
-        // Whole milliseconds, upwards: the timer comes first.
         let limit = Timespec::try_from(limit)?;
         self.events.clear();
         let room = rustix::buffer::spare_capacity(&mut self.events);
