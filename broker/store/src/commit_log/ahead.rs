@@ -37,7 +37,7 @@ use crate::signal::Signal;
 const STEP: i64 = 1 << 20;
 /// Every step ends at a multiple of this: the system then takes memory for it in pieces as large as one write of zeros
 /// ([`io::write_zeros`]), and writes back and maps a piece as a whole.
-const PIECE: i64 = 64 << 10;
+const PIECE: i64 = io::ZEROS_LEN as i64;
 /// The same as [`STEP`] under `SYNC_FLUSH`, where each step is synced.
 const SYNCED_STEP: i64 = 4 << 20;
 /// A file or page that could not be had is tried again after this long.

@@ -20,12 +20,15 @@ pub use simulated::{Operation, SimulatedDisk};
 
 use crate::region::Region;
 
-/// Writes zeros to a range, in pieces that stay in the processor's caches.
+/// Zeros are written in pieces of this many bytes, which stay in the processor's caches.
+pub(crate) const ZEROS_LEN: usize = 64 * 1024;
+
+/// Writes zeros to a range, [`ZEROS_LEN`] bytes at a time.
 ///
 /// # Errors
 /// The system's.
 pub(crate) fn write_zeros(file: &dyn DiskFile, offset: u64, len: u64) -> io::Result<()> {
-    static ZEROS: [u8; 64 * 1024] = [0; 64 * 1024];
+    static ZEROS: [u8; ZEROS_LEN] = [0; ZEROS_LEN];
     let end = offset.saturating_add(len);
     let mut at = offset;
     while at < end {
